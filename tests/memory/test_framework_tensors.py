@@ -8,6 +8,7 @@ import pytest
 
 import parcost
 from parcost import Study
+from parcost.contract.terms import MOMENTS
 from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
 
@@ -95,7 +96,7 @@ def test_a_loss_holds_so_many_bytes_of_a_logit(loss: str, waiting: int, most: in
 )
 def test_logits_in_fp32_beside_their_softmax(framework: str, forward: int, rest: int) -> None:
     study = study_of("loss = softmax", f"framework own {{ {framework} }}")
-    held = dict.fromkeys(("forward", "backward", "loss", "optimizer", "gather"), 0.0)
+    held = dict.fromkeys(MOMENTS, 0.0)
     for _, term in study.contributions("memory"):
         if "loss" in term.name or "logits" in term.name:
             for moment in term.moments:

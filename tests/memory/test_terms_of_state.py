@@ -26,14 +26,17 @@ def part(elements: float, count: Sequence[float] = (1.0,), place: Any = "layer")
 #: An embedding of 700, three layers of 110, and a head of 500.
 PARTS = [part(700, place="before"), part(110, (3.0,)), part(500, place="after")]
 ALL = 700 + 3 * 110 + 500
-#: Gradients of a layer at 2 B beside the head's copy at 4 B, and both of the embedding at the end.
+#: Gradients of a layer at 2 B beside the head's copy at 4 B, its own copy at the first layer, and
+#: both of the embedding behind it.
 WHOLE = {
     "unsharded gradients": 2 * 110 + 4 * 500,
+    "unsharded gradients at the end": (2 + 4) * 110,
     "unsharded gradients of the ends": (2 + 4) * 700,
 }
 #: Those of a unit that has both ends wait for the layers, where one layer has both.
 TIED = {
     "unsharded gradients": 2 * (700 + 500) + (2 + 4) * 110,
+    "unsharded gradients at the end": 2 * (700 + 500) + (2 + 4) * 110,
     "unsharded gradients of the ends": (2 + 4) * (700 + 500),
 }
 
@@ -86,7 +89,7 @@ def compute(term: Any) -> Any:
         # an embedding that is the head as well stays gathered
         (3, {"small.tied": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 1200, **TIED}),
         # so do those of an embedding and a head in one unit: 500 of the head are made before
-        (3, {"plainly.ends_together": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 1200, "unsharded gradients": 2 * 500 + 6 * 110, "unsharded gradients of the ends": 6 * 1200}),
+        (3, {"plainly.ends_together": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 1200, "unsharded gradients": 2 * 500 + 6 * 110, "unsharded gradients at the end": 2 * 500 + 6 * 110, "unsharded gradients of the ends": 6 * 1200}),
         # FSDP2 gathers on a stream of its own: the embedding of 700, of which a layer of 110 ahead
         # is in use in passes, or both ends
         (3, {"plainly.gather_copies": 1}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 590, "reserved by the stream of gathers": 2 * 700, "reserved by the stream of gathers, beside layers": 2 * 590, **WHOLE}),
@@ -205,6 +208,59 @@ def test_state_is_shared_out_from_its_stage_on(
     }
 
 
+#: Bytes of gradients at 4 B on each of 8 ranks, by moment: all, those of the head and a layer, none.
+_ALL, _LAST = 4 * ALL, 4 * (500 + 110)
+
+
+@pytest.mark.parametrize(
+    ("kept", "values", "loss", "backward", "reserved"),
+    [
+        ("always", {}, _ALL, _ALL, 0),
+        ("never", {}, 0, _LAST, 0),
+        ("never", {"training.global_batch": 16}, _ALL, _ALL, 0),  # of the first micro-batch
+        ("never", {"mixed.gradient_copies": 2}, _ALL, _ALL, 0),  # a buffer in a wider type
+        ("never", {"kernels.fused_accumulation": "on"}, _ALL, _ALL, 0),
+        ("never", {"layout.zero": 3}, 0, _LAST / 8, 0),
+        ("replicas", {}, _ALL, _ALL, 0),
+        (
+            "replicas",
+            {"cluster.devices": 1, "training.global_batch": 1},
+            0,
+            _LAST,
+            0,
+        ),  # nothing is reduced
+        ("replicas", {"sharding.bucket_copy": "on"}, 0, _LAST, 0),
+        ("replicas", {"layout.zero": 3}, 0, _LAST / 8, _ALL / 8),
+        ("zero_3", {"layout.zero": 1}, 0, _LAST, 0),
+        ("zero_3", {"layout.zero": 3}, _ALL / 8, _ALL / 8, 0),
+    ],
+)
+def test_gradients_of_one_micro_batch_exist_as_backward_makes_them(
+    bind: Bind, kept: str, values: dict[str, Any], loss: float, backward: float, reserved: float
+) -> None:
+    """By the framework: a buffer, buckets, or tensors that a step sets to None."""
+    text = f"framework plainly {{ keeps_gradients = {kept} }}\n"
+    given = {"small.layers": 3, "training.framework": "plainly", **values}
+    found = [
+        term
+        for name, term in terms(bind(given, text, parameters=PARTS)).items()
+        if "gradients" in name and "unsharded" not in name and "copy" not in name
+        and name not in ("gradients of a micro-batch", "gradient buckets")
+    ]  # fmt: skip
+
+    def sum_bytes(moment: str, field: str = "moments") -> float:
+        return sum(float(t.bytes_) for t in found if moment in getattr(t, field))
+
+    ranks = 8 if values.get("layout.zero") == 3 else 1
+    for moment in ("end_of_backward", "optimizer", "gather"):
+        assert (sum_bytes(moment), sum_bytes(moment, "cached")) == (_ALL / ranks, 0)
+    assert (sum_bytes("forward"), sum_bytes("loss")) == (loss, loss)
+    assert sum_bytes("backward") == pytest.approx(backward)
+    # blocks of the stream of reductions, which its allocator keeps
+    assert sum_bytes("loss", "cached") == reserved
+    assert sum_bytes("backward", "cached") == pytest.approx(max(reserved - backward, 0))
+
+
 @pytest.mark.parametrize(("head", "largest"), [(90, 90), (50, 70)])
 def test_gradients_by_matrix_are_whole_of_the_largest(
     bind: Bind, head: float, largest: float
@@ -235,10 +291,11 @@ def test_gradients_of_a_micro_batch_are_cast_one_by_one_and_not_staged(bind: Bin
 def test_buffers_of_a_device_stand_once_on_it(bind: Bind) -> None:
     found = terms(bind({"layout.zero": 2, "plain.memory": 1e12}, parameters=PARTS))
     assert found["gradient bucket"].once_per_device
-    assert found["gradient bucket"].moments == ("backward", "loss")
+    assert found["gradient bucket"].moments == ("backward", "loss", "end_of_backward")
     gathered = terms(bind({"layout.zero": 3}, parameters=PARTS))
     assert gathered["gathered layers"].once_per_device
-    assert gathered["gathered layers"].moments == ("forward", "backward", "gather")
+    layers = ("forward", "backward", "end_of_backward", "gather")
+    assert gathered["gathered layers"].moments == layers
     assert gathered["gathered last layer"].moments == ("loss",)
     assert gathered["unsharded gradients"].moments == ("backward",)
     assert gathered["unsharded gradients of the ends"].moments == ("optimizer",)
@@ -247,7 +304,7 @@ def test_buffers_of_a_device_stand_once_on_it(bind: Bind) -> None:
         "gradient staging"
     ]
     assert (staging.bytes_, staging.once_per_device) == (4, True)
-    assert staging.moments == ("backward", "loss", "optimizer")
+    assert staging.moments == ("backward", "loss", "end_of_backward", "optimizer")
     kept = terms(bind({"layout.zero": 3, "sharding.reshard": "off"}, parameters=PARTS))
     assert not kept["gathered layers"].once_per_device
 

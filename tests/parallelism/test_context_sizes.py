@@ -253,7 +253,7 @@ def test_parts_stand_on_the_innermost_levels() -> None:
 
 # --- what is held -------------------------------------------------------------------------
 
-FORWARD, BACKWARD = ("forward",), ("backward",)
+FORWARD, BACKWARD = ("forward",), ("backward", "end_of_backward")
 
 
 def test_buffers_are_of_one_layer_and_of_their_pass() -> None:

@@ -37,7 +37,7 @@ def test_the_tallest_bar_of_memory_is_the_memory_of_the_report(report: Report, r
     assert max(bars.values()) == pytest.approx(report.result.figure("memory"), rel=1e-12)
     totals = {(row["stage"], row["moment"]): row["size"][0] for row in rows("memory", kind="total")}
     assert totals == pytest.approx(bars)
-    assert len(bars) == 4 * 5  # stages and moments
+    assert len(bars) == 4 * 6  # stages and moments
 
 
 def test_the_line_above_memory_is_what_the_device_has(rows: Rows) -> None:

@@ -248,7 +248,7 @@ def test_a_term_that_counts_stages_which_are_not_there_is_a_fault(make: Any) -> 
         (
             "memory",
             {"moments": ["forward", "update"]},
-            "`x` is in `update`, and not in forward or backward or loss or optimizer or gather",
+            "not in forward or backward or loss or end_of_backward or optimizer or gather",
         ),
     ],
 )

@@ -55,6 +55,7 @@ def test_a_transient_counts_only_at_its_moment(make: Any, step: Any) -> None:
         ("forward", 80.0),
         ("backward", 80.0),
         ("loss", 80.0),
+        ("end_of_backward", 60.0),
         ("optimizer", 50.0),
         ("gather", 50.0),
     ):
@@ -139,6 +140,17 @@ def test_no_micro_batch_is_alive_while_the_optimizer_runs(make: Any, step: Any) 
     found = step(activations, update, p=4, m=8.0)
     assert memory_lines(found) == {"update": 45.0}
     assert found.device_memory == [45.0] * 4
+
+
+def test_a_layer_of_a_micro_batch_is_left_at_the_end_of_backward(make: Any, step: Any) -> None:
+    kept = make.memory("kept", 10.0, count=(3, 3), per_micro_batch=True)
+    offloaded = make.memory("offload", 0.0, of_activations=-0.25)
+    spread = make.memory("spread", 0.0, of_activations=0.1)
+    gradients = make.memory("gradients", 100.0, moments=("end_of_backward",))
+    found = step(kept, offloaded, spread, gradients, p=2, m=1.0)
+    assert found.memory_moment == "end_of_backward"
+    assert memory_lines(found) == {"gradients": 100.0, "kept": 7.5, "spread": 0.75}
+    assert found.device_memory == [108.25, 108.25]
 
 
 def test_once_per_device_memory_is_not_repeated_per_chunk(make: Any, step: Any) -> None:

@@ -53,8 +53,15 @@ if TYPE_CHECKING:
     from parcost.numeric import Real
 
 Pass = Literal["F", "B", "W", "R"]
-Moment = Literal["forward", "backward", "loss", "optimizer", "gather"]
-MOMENTS: tuple[Moment, ...] = ("forward", "backward", "loss", "optimizer", "gather")
+Moment = Literal["forward", "backward", "loss", "end_of_backward", "optimizer", "gather"]
+MOMENTS: tuple[Moment, ...] = (
+    "forward",
+    "backward",
+    "loss",
+    "end_of_backward",
+    "optimizer",
+    "gather",
+)
 
 
 class Cause(str):
@@ -350,7 +357,8 @@ class Memory(Record):
 
     The moment ``loss`` is the backward pass of the parts after the layers, ``backward`` the
     backward pass of the layers. A *per_micro_batch* term that is not in ``backward`` is freed
-    between the two; the other micro-batches in flight still hold it.
+    between the two; the other micro-batches in flight still hold it. ``end_of_backward`` is the end
+    of the last micro-batch's backward pass, where one of each *per_micro_batch* term is left.
 
     In the moments *cached* an allocator keeps the freed block, which it returns when memory runs
     out: readings of a device count it, the peak memory of a step does not.

@@ -1,9 +1,10 @@
 """Peak memory: the device, the moment and the terms.
 
-Five moments are compared on every device: a forward pass, the loss, a backward pass of layers, the
-optimizer, and the gathering of parameters. In the first three, micro-batches are in flight, as many
-as the schedule's order implies. With several virtual stages on a device, every combination of
-counts that occurs is tried. Between the B and the W of a micro-batch only a part of it is held.
+Six moments are compared on every device: a forward pass, the loss, a backward pass of layers, its
+end, the optimizer, and the gathering of parameters. In the first three, micro-batches are in
+flight, as many as the schedule's order implies. With several virtual stages on a device, every
+combination of counts that occurs is tried. Between the B and the W of a micro-batch only a part of
+it is held. At the end of backward one layer of one micro-batch is left.
 
 In the backward pass of layers, only the other micro-batches hold memory of the loss. For example, 4
 micro-batches of 2 GiB each are in flight, and the loss of each takes 3 GiB. The device holds 20 GiB
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from parcost.engine.orders import AliveCounts
 
 _LIVING: tuple[Moment, ...] = ("forward", "backward", "loss")  # the first of MOMENTS
+_END: Moment = "end_of_backward"
 
 
 @record(kw_only=True, eq=False)
@@ -179,6 +181,8 @@ class DeviceMemory:
 
     def activations(self, d: int, moment: Moment) -> Real:
         """Return the bytes of activations on device *d*, for the micro-batches in flight."""
+        if moment == _END:
+            return self._one_layer(self.plan.held[d])
         if moment not in _LIVING:
             return 0.0
         return _sum_products(self.alive(d, moment), self._weights(d, moment))
@@ -202,16 +206,33 @@ class DeviceMemory:
             moments = tuple(term.moments)
             amount = term.bytes_ * self._count_memory(term, held)
             sums[moments] = sums[moments] + amount if moments in sums else amount
-        return [
+        found = [
             total(amount for moments, amount in sums.items() if moment in moments)
             for moment in MOMENTS
         ]
+        last = MOMENTS.index(_END)
+        found[last] = found[last] + self._one_layer(held) * (1.0 + self.added)
+        return found
+
+    def _one_layer(self, held: Sequence[int]) -> Real:
+        """Return the bytes of activations in the last backward pass of a first layer."""
+        return total(
+            term.bytes_ * self._count_layer(term, held) * self.resident_share(term)
+            for term in self.living
+            if _END in term.moments
+        )
+
+    def _count_layer(self, term: Memory, held: Sequence[int]) -> float:
+        """Return 1 for activations of a layer on one of the copies *held*, and 0 for others."""
+        return min(1.0, max(count(term, self.plan.stage[k]) for k in held))
 
     def times(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return the number of occurrences of *term* on device *d* at a *moment*."""
         held = self.plan.held[d]
         if not term.per_micro_batch:
             return self._count_memory(term, held) if moment in term.moments else 0.0
+        if moment == _END:
+            return self._count_layer(term, held) if moment in term.moments else 0.0
         if moment not in _LIVING:
             return 0.0
         stages = [count(term, self.plan.stage[alike[0]]) for alike in self._alike_copies(d)]

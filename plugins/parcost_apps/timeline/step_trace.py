@@ -172,6 +172,8 @@ class TrainingTrace(StepTrace):
                     moments += [
                         held.bytes_on(device, when, during) for when in ("loss", "backward")
                     ]
+                    if not any(after):
+                        moments.append(held.bytes_on(device, "end_of_backward", during))
             yield activity.start, float(max(moments))
             for op in ops:
                 if op.kind != "F":

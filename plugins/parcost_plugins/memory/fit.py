@@ -14,6 +14,7 @@ _MOMENTS = {
     "forward": "in forward",
     "backward": "in backward",
     "loss": "at the loss",
+    "end_of_backward": "at the end of backward",
     "optimizer": "in the optimizer's update",
     "gather": "while parameters are gathered",
 }

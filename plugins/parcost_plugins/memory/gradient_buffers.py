@@ -36,10 +36,10 @@ from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 _STAGE_1_AND_2 = "DeepSpeed 0.17.0, runtime/zero/stage_1_and_2.py: "
 _STAGE_3 = "DeepSpeed 0.17.0, runtime/zero/stage3.py: "
-_BACKWARD: tuple[Moment, ...] = ("backward", "loss", "optimizer")
+_BACKWARD: tuple[Moment, ...] = ("backward", "loss", "end_of_backward", "optimizer")
 _UPDATE: tuple[Moment, ...] = ("optimizer",)
 #: Blocks of the last update, which the passes of the next step find kept.
-_AFTER_UPDATE: tuple[Moment, ...] = ("backward", "loss")
+_AFTER_UPDATE: tuple[Moment, ...] = ("backward", "loss", "end_of_backward")
 
 
 def gradient_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from parcost import Memory, Real, Study, attribute, formula, hookimpl
-from parcost.numeric import all_of, any_of, where
+from attrs import evolve
+
+from parcost import Memory, Moment, Real, Study, attribute, formula, hookimpl
+from parcost.numeric import all_of, any_of, minimum, ratio, where
 from parcost_plugins.memory.gradient_buffers import gradient_buffers
 from parcost_plugins.vocabulary import (
     Adapters,
@@ -26,12 +28,19 @@ from parcost_plugins.vocabulary.adapters import (
     weight_bytes,
     whole_scales,
 )
-from parcost_plugins.vocabulary.causes import BUFFERS, GRADIENTS, OPTIMIZER_STATE, WEIGHTS
+from parcost_plugins.vocabulary.causes import (
+    BUFFERS,
+    GRADIENTS,
+    OPTIMIZER_STATE,
+    WEIGHTS,
+)
 from parcost_plugins.vocabulary.run_choices import (
     accumulates_whole,
     copies_buckets,
     gradient_shards,
     host_sums,
+    keeps_gradients,
+    shards_gradients,
     shards_states,
     shards_weights,
 )
@@ -102,7 +111,49 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
         if isinstance(bytes_, float) and not bytes_:
             continue
         origins = partial(_size_of_element, precision, source) if source else None
-        yield _share(kind, (str(cause), cause, tag), (bytes_, bytes_), ranks, on_host, origins)
+        held = _share(kind, (str(cause), cause, tag), (bytes_, bytes_), ranks, on_host, origins)
+        yield from _gradients(held, kind, study) if cause == GRADIENTS else (held,)
+
+
+def _gradients(held: Memory, kind: StageKind, study: Study) -> Iterator[Memory]:
+    """Yield the gradients *held* at the end of backward, where they exist.
+
+    Those of a single micro-batch, unless they have a buffer, do not exist until backward makes
+    them: of the last layer and the head where the activations of all layers are alive, and of all
+    where the activations of the first layer alone are left.
+
+    PyTorch's FSDP allocates sharded gradients on the stream of reductions. The allocator gives
+    their freed blocks to no other stream.
+    """
+    kept = keeps_gradients(study, kind.replicas) | (study[Training].micro_batches > 1)
+    if all_of(kept):
+        yield held
+        return
+    yield evolve(held, moments=("end_of_backward", "optimizer", "gather"))
+    made = ratio(kind.after + minimum(kind.layers, 1) * kind.layer, kind.elements)
+    exist = {"M": (held.formula, "B"), "c": where(kept, 1.0, 0.0)}
+    rows: tuple[tuple[str, str, dict[str, Any], tuple[Moment, ...]], ...] = (
+        ("of earlier micro-batches", "c M, c if they exist", exist, ("forward", "loss")),
+        (
+            "at the last layer",
+            "max(c, f) M, c if all exist, f of the last layer and the head",
+            {**exist, "f": made},
+            ("backward",),
+        ),
+    )
+    on_stream = study[Training].framework.keeps_gradients == "replicas" and shards_gradients(study)
+    for when, text, symbols, moments in rows:
+        source = "backward makes the gradients of the only micro-batch layer by layer"
+        bytes_ = formula(text, symbols, source=source)
+        name = kind.label(f"{GRADIENTS} {when}")
+        yield evolve(held, name=name, bytes_=bytes_, moments=moments)
+        if on_stream:
+            name = kind.label(f"reserved for {GRADIENTS}, {when}")
+            source = "PyTorch, _fsdp_collectives.py: foreach_reduce, reduce_output"
+            bytes_ = formula(f"M - {text}", symbols, source=source)
+            yield evolve(
+                held, name=name, bytes_=bytes_, moments=(), cached=moments, cause=BUFFERS, tag=""
+            )
 
 
 def _share(

@@ -204,7 +204,7 @@ def memory(study: Study) -> Iterator[Memory]:
                 "n e, the largest matrix of a layer", {"n": (largest, "")}, source=QLORA
             ),
             once_per_device=True,
-            moments=("forward", "loss", "backward"),
+            moments=("forward", "loss", "backward", "end_of_backward"),
         )
 
 

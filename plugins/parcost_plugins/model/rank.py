@@ -47,7 +47,8 @@ KEPT = "counted from the tensors that backward reads"
 
 #: Moments of a tensor behind the layers, which is freed before their backward pass.
 UNTIL_LAYERS: tuple[Moment, ...] = ("forward", "loss")
-_WHILE_ALIVE: tuple[Moment, ...] = ("forward", "loss", "backward")
+_BACKWARD: tuple[Moment, ...] = ("backward", "end_of_backward")
+_WHILE_ALIVE: tuple[Moment, ...] = ("forward", "loss", *_BACKWARD)
 
 
 @record(eq=False)
@@ -328,7 +329,7 @@ class Rank:
                 bytes_=bytes_,
                 count=span.held_count,
                 once_per_device=True,
-                moments=("backward",),
+                moments=_BACKWARD,
             )
 
     def _input_copies(self, *targets: str) -> Real:

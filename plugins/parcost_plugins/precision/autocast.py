@@ -73,7 +73,7 @@ def copies(study: Study) -> Iterator[Memory]:
                 bytes_=bytes_,
                 count=kept,
                 per_micro_batch=True,
-                moments=("forward", "loss", "backward"),
+                moments=("forward", "loss", "backward", "end_of_backward"),
             )
         if recomputed is not None and product.name in trained:
             yield Memory(

@@ -55,6 +55,8 @@ ACCUMULATIONS = ("shard", "whole")
 REPLICATIONS = ("step", "micro_batch")
 #: How gradients accumulate under an optimizer that updates on the host.
 HOST_SUMS = ("none", "fetch", "add")
+#: Where gradients stay allocated between steps.
+GRADIENT_MEMORY = ("always", "replicas", "zero_3", "never")
 #: How gradients of the ranks are averaged.
 AVERAGES = ("collective", "scaled", "scaled_experts")
 
@@ -190,6 +192,18 @@ class Framework:
         minimum=0,
         doc="elements of a tensor that ZeRO-3 shards: smaller ones stay whole on every rank, and "
         "have no part in `list_issue`",
+    )
+    keeps_gradients: str = word(
+        *GRADIENT_MEMORY,
+        default="always",
+        doc=(
+            "memory of gradients that stays allocated between steps: `always`, in one buffer; "
+            "`replicas`, without ZeRO, in the buckets of several ranks, and from ZeRO 2 on "
+            "reserved for the stream of reductions, as by PyTorch's FSDP; `zero_3`, in a buffer "
+            "of shards; "
+            "or `never`. Elsewhere backward allocates those of a step's only micro-batch layer by "
+            "layer, as it frees activations"
+        ),
     )
     zeroes_gradients: bool = switch(
         default=False,

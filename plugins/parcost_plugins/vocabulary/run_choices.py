@@ -95,6 +95,22 @@ def fuses_accumulation(study: Study) -> bool:
     return study[Training].framework.fused_accumulation if chosen is None else chosen
 
 
+def keeps_gradients(study: Study, ranks: Real) -> Mask:
+    """Return where gradients stay allocated between steps, if *ranks* hold the same parameters.
+
+    Products that add to gradients need a buffer, and so does accumulation in a wider type.
+    """
+    training = study[Training]
+    kept = training.framework.keeps_gradients
+    if kept == "replicas":
+        kept = "never" if shards_states(study) or copies_buckets(study) else kept
+    if fuses_accumulation(study) or any_of(training.precision.gradient_copies != 0):
+        kept = "always"
+    if kept == "replicas":
+        return ranks > 1
+    return kept == "always" or (kept == "zero_3" and shards_weights(study))
+
+
 def accumulating_share(study: Study) -> Real:
     """Return the share of micro-batches whose gradients are added to others by a kernel.
 

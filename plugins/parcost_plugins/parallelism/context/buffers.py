@@ -14,7 +14,7 @@ from parcost_plugins.vocabulary.partition import map_stages
 FP32 = 4.0  # bytes of an output that is added up over blocks, and of its statistics
 
 _FORWARD: tuple[Moment, ...] = ("forward",)
-_BACKWARD: tuple[Moment, ...] = ("backward",)
+_BACKWARD: tuple[Moment, ...] = ("backward", "end_of_backward")
 
 
 def exchange_buffers(found: ContextExchange) -> Iterator[Memory]:

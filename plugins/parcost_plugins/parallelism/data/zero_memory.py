@@ -20,7 +20,7 @@ from parcost_plugins.vocabulary.run_choices import (
 )
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, trained_kinds
 
-_BACKWARD: tuple[Moment, ...] = ("backward", "loss")
+_LAYERS: tuple[Moment, ...] = ("forward", "backward", "end_of_backward", "gather")
 
 
 def buffers(study: Study) -> Iterator[Memory]:
@@ -55,7 +55,7 @@ def _bucket(kind: StageKind, study: Study) -> Memory:
         ),
         count=kind.count,
         once_per_device=True,
-        moments=_BACKWARD,
+        moments=("backward", "loss", "end_of_backward"),
     )
 
 
@@ -84,10 +84,9 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
         "e": (layer, "B"),
         "c": (wide, "B"),
     }
-    layerwise: tuple[Moment, ...] = ("forward", "backward", "gather")
-    passes: tuple[Moment, ...] = (*layerwise, "loss")
+    passes: tuple[Moment, ...] = (*_LAYERS, "loss")
     held: list[tuple[str, str, str, tuple[Moment, ...]]] = [
-        ("gathered layers", "l psi e", "l layers of psi elements", layerwise if again else passes),
+        ("gathered layers", "l psi e", "l layers of psi elements", _LAYERS if again else passes),
         ("gathered ends", ends, "embedding b before the layers and head a behind them", passes),
     ]
     if again:
@@ -109,8 +108,7 @@ def _gather_stream(kind: StageKind, study: Study) -> Iterator[Memory]:
     symbols = {"l": ahead, "e": (layer, "B"), "c": (wide, "B")}
     name, said = "reserved by the stream of gathers", "l layers of psi, embedding b and head a"
     beside = f"max(({unit}) c - (l - k) psi e, k psi e) : 0, {said}"
-    passes: tuple[Moment, ...] = ("forward", "backward", "gather")
-    yield _buffer(kind, study, f"{name}, beside layers", beside, symbols, cached=passes)
+    yield _buffer(kind, study, f"{name}, beside layers", beside, symbols, cached=_LAYERS)
     whole = f"max(({unit}) c, l psi e) : 0, {said}"
     yield _buffer(kind, study, name, whole, symbols, cached=("loss", "optimizer"))
 
@@ -127,15 +125,16 @@ def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
     at a time.
     """
     tied = is_tied(study)
-    made, last = "k psi e + max(a, k psi) r", "b (e + r)"
+    made, first, last = "k psi e + max(a, k psi) r", "k psi (e + r)", "b (e + r)"
     if keeps_ends(study):
-        made = f"{'(a + b)' if tied else 'a'} e + k psi (e + r)"
+        made = first = f"{'(a + b)' if tied else 'a'} e + k psi (e + r)"
         last = "(a + b) (e + r)"
     remark, rest = "head a, and k layers of psi", "embedding b and head a"
     framework = study[Training].framework
     if framework.reduces_by_matrix or framework.contiguous_gradients:
         size = "e" if framework.contiguous_gradients else "r"
-        made, remark = f"max(b, a, k m) {size}", "m the largest matrix"
+        remark = "m the largest matrix"
+        made = first = f"max(b, a, k m) {size}"
         last, rest = "0", "as they are reduced"
     symbols = {
         "m": kind.matrix,
@@ -145,6 +144,7 @@ def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
     }
     moments: dict[Moment, tuple[str, str]] = {
         "backward": ("unsharded gradients", f"{made} : 0, {remark}"),
+        "end_of_backward": ("unsharded gradients at the end", f"{first} : 0, {remark}"),
         "optimizer": ("unsharded gradients of the ends", f"{last} : 0, {rest}"),
     }
     for moment, (name, text) in moments.items():
