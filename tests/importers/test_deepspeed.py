@@ -280,8 +280,9 @@ def test_both_types_of_16_bits_are_an_error() -> None:
 @pytest.mark.parametrize(
     ("configuration", "recipe"),
     [
-        ({"bf16": {"enabled": True}}, "bf16_zero"),
-        ({"bfloat16": {"enabled": True}}, "bf16_zero"),
+        ({"bf16": {"enabled": True}, "zero_optimization": {"stage": 1}}, "bf16_zero"),
+        ({"bf16": {"enabled": True}}, "bf16_deepspeed"),
+        ({"bfloat16": {"enabled": True}}, "bf16_deepspeed"),
         ({"fp16": {"enabled": True}}, "fp16"),
         ({}, "fp32"),
         ({"bf16": {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}}, "bf16_pure"),
@@ -298,6 +299,30 @@ def test_both_types_of_16_bits_are_an_error() -> None:
 )  # fmt: skip
 def test_a_type_is_a_recipe_of_the_catalogue(configuration: dict[str, Any], recipe: str) -> None:
     assert f"precisions.{recipe}" in uses(translate(configuration))
+
+
+@pytest.mark.parametrize(
+    ("zero", "sums", "stage", "recipe"),
+    [
+        ({}, {}, "1", "bf16_deepspeed"),
+        ({"stage": 0}, {}, "1", "bf16_deepspeed"),
+        ({"stage": 0}, {"grad_accum_dtype": "bf16"}, "0", "bf16_zero"),
+        ({"stage": 1}, {"grad_accum_dtype": "fp32"}, "1", "bf16_deepspeed"),
+        (
+            {"stage": 1, "offload_optimizer": {"device": "cpu"}},
+            {"grad_accum_dtype": "fp32"},
+            "1",
+            "bf16",
+        ),
+    ],
+)
+def test_bf16_without_zero_shards_its_states(
+    zero: dict[str, Any], sums: dict[str, Any], stage: str, recipe: str
+) -> None:
+    """BF16_Optimizer runs in ZeRO 0, and in ZeRO 1 on the device if sums are in fp32."""
+    found = translate({"bf16": {"enabled": True}, "zero_optimization": zero, "data_types": sums})
+    assert settings(found)["layout.zero"] == stage
+    assert f"precisions.{recipe}" in uses(found)
 
 
 def test_messages_have_the_type_of_the_model_unless_another_is_stated() -> None:

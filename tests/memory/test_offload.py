@@ -102,11 +102,25 @@ def test_sums_of_gradients_are_fetched_for_each_addition(
     # in the type of the update, 8 B each, once per step; scaled on the host: read and written
     assert found["gradients to the host"] == pytest.approx((1e9 / 50e9, 0.0))
     assert found["optimizer update on the host"][0] == pytest.approx((30 + 16) / 8 * 1e9 / 100e9)
-    assert found["gradient norm and clipping"][0] == pytest.approx(4 / 8 * 1e9 / 0.5e12)
+    # on the device the norm reads 4 B, and a cast reads 4 and writes 8
+    assert found["gradient norm and clipping"][0] == pytest.approx(16 / 8 * 1e9 / 0.5e12)
     assert lines(study).get("gradients", 0) == device
     # the buffer of the largest matrix is here the whole of one layer, but ZeRO 3 has none
     assert lines(study).get("buffer for a sum of gradients", 0) == (0 if zero == 3 else 4e9)
     assert details(study)["host_memory"] == pytest.approx(host)
+
+
+@pytest.mark.parametrize(("zero", "check"), [(1, 36), (2, 36), (3, 0)])
+def test_gradients_of_16_bits_on_their_way_to_the_host(bind: Bind, zero: int, check: int) -> None:
+    """A copy in float64 (2 + 8), its norm (8), a check, a cast to fp32 (2 + 4); Adam (28 + 6)."""
+    given = {"mixed.gradients": 2, "mixed.update_traffic": 44, "mixed.host_update_traffic": 34}
+    values = {"layout.zero": zero, "training.global_batch": 8, **ON_HOST, **given}
+    more = f"{FETCHES.replace('= 8 B', '= 4 B')}, norm_copy = 8 B, sent_check = 36 B"
+    found = times(offload_study(bind, values, HOST, more))
+    moved = 2 + 8 + 8 + 2 + 4 + check
+    assert found["gradient norm and clipping"][0] == pytest.approx(moved / 8 * 1e9 / 0.5e12)
+    # the host scales them: read and written
+    assert found["optimizer update on the host"][0] == pytest.approx((34 + 8) / 8 * 1e9 / 100e9)
 
 
 @pytest.mark.parametrize(("zero", "batch", "seconds"), [(2, 32, 0.01), (2, 8, 0.0), (3, 32, 0.04)])

@@ -51,7 +51,7 @@ class Fake(dict[Any, Any]):
                         wide_weights=2.0,
                         gradients=4.0,
                         optimizer=12.0,
-                        update_traffic=30.0,
+                        host_update_traffic=30.0,
                     ),
                 ),
                 Layout: SimpleNamespace(zero=zero),

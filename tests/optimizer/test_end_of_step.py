@@ -105,6 +105,32 @@ def test_gradients_are_scaled_and_checked_ahead_of_their_reduction(
 
 
 @pytest.mark.parametrize(
+    ("sent", "devices", "scaling", "message"),
+    [
+        (2, 8, 4 + 2 + 2 + 2 + 2 + 4, 2),  # cast, scaled in 16 bits, and copied back
+        (4, 8, 4 + 4, 0),
+        (2, 1, 0, 0),  # nothing is sent
+    ],
+)
+def test_sums_in_a_wider_type_are_sent_in_that_of_messages(
+    bind: Bind, sent: int, devices: int, scaling: int, message: int
+) -> None:
+    """DeepSpeed's BF16_Optimizer under ZeRO 1: sums of 4 B, of which no rank has a shard alone."""
+    values = {
+        "training.framework": "divides", "layout.zero": 1, "mixed.gradient_copies": 2,
+        "mixed.reduction": sent, "mixed.norm_traffic": 12, "cluster.devices": devices,
+    }  # fmt: skip
+    study = bind(values, AVERAGES, parameters=[parameters_record(1e9)])
+    found = terms(study)
+    assert found["scaling of gradients"].bytes_ == scaling * 1e9
+    assert found["gradient norm and clipping"].bytes_ == 12e9
+    assert found["zeroing of the gradient buffer"].bytes_ == 4e9
+    held = {term.name: term for _, term in study.contributions("memory")}
+    copy = held["gradients in the type of the message"]
+    assert (copy.bytes_, copy.moments) == (message * 1e9, ("optimizer",))
+
+
+@pytest.mark.parametrize(
     ("values", "bytes_"),
     [
         ({"layout.ep": 4}, 8e9),  # 2 ranks hold an expert, and 8 another parameter

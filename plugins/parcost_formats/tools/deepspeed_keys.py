@@ -40,6 +40,7 @@ class DeepSpeedKeys:
         self._bucket = bucket
         self._names = names or {}
         self._types: Mapping[str, str] = table("deepspeed")["types"]
+        self._zero: int | None = None  # the stage of the file
 
     def key(self, name: str) -> str:
         """Return the name of a DeepSpeed key in this file."""
@@ -94,7 +95,7 @@ class DeepSpeedKeys:
     def zero(self, default: int = 0, *, pipelined: bool = False) -> None:
         """Read the ZeRO stage; *pipelined* says that DeepSpeed's pipeline engine runs the job."""
         found = self._settings
-        stage = self._stage(default)
+        self._zero = stage = self._stage(default)
         if stage is None:
             return
         self._buckets(stage, pipelined=pipelined)
@@ -180,14 +181,19 @@ class DeepSpeedKeys:
         stage = found.whole(key, least=0)
         if isinstance(found.value(whole), bool):  # of early versions
             key, stage = whole, int(found.value(whole))
+        sharded = f"{_TOOL}: bf16 without ZeRO runs BF16_Optimizer, which shards its states"
         if stage is None:
             why = f"{_TOOL}: stage is 0" if not default else "Accelerate 1.12: zero_stage is 2"
-            found.assume("layout", "zero", str(default), why)
+            apart = default == 0 and self._sums_apart(default)
+            found.assume("layout", "zero", *(("1", sharded) if apart else (str(default), why)))
             return default
         if stage > 3:
             found.problem(key, "the stages of ZeRO are 0 to 3")
             return None
-        found.set("layout", "zero", str(stage), key)
+        if stage == 0 and self._sums_apart(stage):
+            found.set("layout", "zero", "1", key, sharded)
+        else:
+            found.set("layout", "zero", str(stage), key)
         return stage
 
     def _buckets(self, stage: int, *, pipelined: bool) -> None:
@@ -300,10 +306,25 @@ class DeepSpeedKeys:
             return "fp16_zero" if kind == "fp16" and stage else kind
         if found.value("bf16.bf16_optimizer_states"):
             return "bf16_pure"
-        wide = self._types.get(str(found.value("data_types.grad_accum_dtype"))) == "4 B"
-        if not wide:
-            return "bf16_zero"
-        return "bf16_deepspeed" if stage in (0, 1) else "bf16"
+        if self._sums_apart(self._zero):
+            return "bf16_deepspeed"
+        return "bf16" if self._sum_size() == "4 B" else "bf16_zero"
+
+    def _sum_size(self) -> str | None:
+        """Return the size of the type that sums gradients, with its unit; None if not stated."""
+        return self._types.get(str(self._settings.value("data_types.grad_accum_dtype")))
+
+    def _sums_apart(self, stage: int | None) -> bool:
+        """Return whether DeepSpeed runs its BF16_Optimizer, which sums gradients in fp32.
+
+        It does in bf16 without ZeRO, and in ZeRO 1 on the device if sums are stated as fp32.
+        """
+        found = self._settings
+        if not (self._is_enabled("bf16") or self._is_enabled("bfloat16")):
+            return False
+        if stage == 1:
+            return self._sum_size() == "4 B" and not found.has("offload", "optimizer")
+        return stage == 0 and self._sum_size() in (None, "4 B")
 
     def _changes(self, kind: str) -> dict[str, tuple[str, str]]:
         """Return the attributes of a precision that the file changes, with value and key."""

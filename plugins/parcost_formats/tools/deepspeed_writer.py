@@ -67,6 +67,9 @@ def _values(job: Job, same: dict[str, str]) -> dict[str, Any]:
     if job.pp > 1 and layout.zero > 1:
         message = f"the pipeline engine of DeepSpeed takes no ZeRO {layout.zero}"
         raise JobError("layout.zero", message, "take zero = 1, or pp = 1")
+    if job.precision.compute == "bf16" and layout.zero == 0:
+        message = "DeepSpeed in bf16 without ZeRO runs BF16_Optimizer, which shards its states"
+        raise JobError("layout.zero", message, "take zero = 1")
     values: dict[str, Any] = {
         "train_batch_size": job.batch,
         "train_micro_batch_size_per_gpu": job.micro_batch,

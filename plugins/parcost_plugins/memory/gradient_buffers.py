@@ -48,6 +48,7 @@ def gradient_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     framework = training.framework
     if any_of(training.precision.gradient_copies != 0):
         yield _copy_to_add(kind, study)
+        yield _message_copy(kind, study)
         return
     if framework.contiguous_gradients and shards_states(study):
         yield from _contiguous_buffers(kind, study)
@@ -176,6 +177,23 @@ def _copy_to_add(kind: StageKind, study: Study) -> Memory:
             source="DeepSpeed, runtime/bf16_optimizer.py: update_hp_grads casts each gradient, and "
             "get_grads_for_reduction returns the flat buffer",
         ),
+    )
+
+
+def _message_copy(kind: StageKind, study: Study) -> Memory:
+    """Return the copy of the buffer of sums in the type of the message, behind backward."""
+    precision = study[Training].precision
+    return _buffer(
+        kind,
+        "gradients in the type of the message",
+        formula(
+            "N > 1 ? psi c : 0",
+            N=kind.replicas,
+            psi=kind.elements,
+            c=(where(precision.reduction != precision.gradients, precision.reduction, 0.0), "B"),
+            source="DeepSpeed, runtime/engine.py: allreduce_bucket casts a flat buffer",
+        ),
+        ("optimizer",),
     )
 
 

@@ -311,7 +311,7 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Work 
     if offload.host_memory_bandwidth is not None:
         yield _transfer_term(
             kind.label("optimizer update on the host"),
-            away * (precision.update_traffic + _clip_traffic(study)),
+            away * (precision.host_update_traffic + _clip_traffic(study)),
             kind,
             offload.host_memory_bandwidth,
             "memory traffic of the update",

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from parcost import Cause, Once, Real, Study, attribute, formula
-from parcost.numeric import any_of, is_array, minimum, where
+from parcost.numeric import any_of, is_array, where
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
@@ -30,6 +30,7 @@ from parcost_plugins.vocabulary.run_choices import (
     gradient_average,
     shards_gradients,
     shards_states,
+    shards_weights,
     sums_of_host,
     zero_stage,
 )
@@ -45,7 +46,7 @@ def zeroing(study: Study) -> Iterator[Once]:
 
     A rank has all gradients of its parameters there, unless ZeRO 2 shards them.
     """
-    if study[Training].framework.zeroes_gradients:
+    if study[Training].framework.zeroes_gradients or _sums_apart(study):
         size, sharded = study[Training].precision.gradients, shards_gradients(study)
         source = "the buffer of gradients is zeroed before they accumulate"
         yield from _streams(study, "zeroing of the gradient buffer", size, source, sharded=sharded)
@@ -69,13 +70,26 @@ def scaling(study: Study) -> Iterator[Once]:
     if zero_stage(study) >= 2 or copies_buckets(study):
         return
     average, layout = gradient_average(study), study[Layout]
-    size, ranks = study[Training].precision.gradients, layout.dp * layout.cp
+    precision, ranks = study[Training].precision, layout.dp * layout.cp
+    scaled, source = 2.0 * precision.gradients, "each is read, and written over the number of ranks"
+    if _sums_apart(study):
+        sent, source = precision.reduction, "DeepSpeed, runtime/engine.py: allreduce_bucket"
+        casts = where(sent != precision.gradients, 2.0 * (sent + precision.gradients), 0.0)
+        scaled = 2.0 * sent + casts
     for kind in trained_kinds(study):
         if average == "scaled" or (average == "scaled_experts" and kind.expert):
             is_scaled = ranks != (1 if average == "scaled" else kind.replicas)
-            traffic = where(is_scaled, 2.0 * size, 0.0)
-            source = "each gradient is read, and written over the number of ranks"
+            traffic = where(is_scaled, scaled, 0.0)
             yield _stream(study, kind, "scaling of gradients", traffic, source, cause=DATA)
+
+
+def _sums_apart(study: Study) -> bool:
+    """Return whether gradients of a micro-batch are added to one buffer in a wider type.
+
+    It is DeepSpeed's BF16_Optimizer. It casts the buffer to the type of the message and back, takes
+    the norm of the whole buffer, and zeroes it.
+    """
+    return any_of(study[Training].precision.gradient_copies != 0)
 
 
 def check(study: Study) -> Iterator[Once]:
@@ -92,10 +106,9 @@ def clipping(study: Study) -> Iterator[Once]:
     traffic, stays = precision.norm_traffic, precision.norm_traffic
     source = "the norm reads each gradient once, clipping reads and writes it"
     if (sums := sums_of_host(study)) != "none":
-        # DeepSpeed computes the norm on the device as it sends gradients, and scales on the host.
-        read = minimum(precision.gradients, traffic) if sums == "fetch" else 0.0
-        stays = traffic - offload.optimizer * (traffic - read)
-    sharded = shards_states(study)
+        sent = where(traffic > 0, _sent_traffic(study), 0.0) if sums == "fetch" else 0.0
+        stays = traffic - offload.optimizer * (traffic - sent)
+    sharded = shards_states(study) and not _sums_apart(study)
     yield from _streams(study, "gradient norm and clipping", stays, source, sharded=sharded)
     if is_array(traffic) or traffic:
         algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
@@ -109,6 +122,18 @@ def clipping(study: Study) -> Iterator[Once]:
             resource=study.group(ranks).flat.resource,
             bytes_=NUMBER,
         )
+
+
+def _sent_traffic(study: Study) -> Real:
+    """Return the bytes that a device moves for a gradient that it sends to the host.
+
+    DeepSpeed takes the norm on the device, of a copy in float64, checks for overflow, and casts to
+    the type of the master. It scales on the host.
+    """
+    framework, size = study[Training].framework, study[Training].precision.gradients
+    norm = size + 2.0 * framework.norm_copy
+    cast = where(size < framework.update_gradients, size + framework.update_gradients, 0.0)
+    return norm + cast + (0.0 if shards_weights(study) else framework.sent_check)
 
 
 def update(study: Study) -> Iterator[Once]:

@@ -489,6 +489,12 @@ class Framework:
             "gradients are narrower (ZeRO 1 and 2, and 3 with an `update_group`)"
         ),
     )
+    sent_check: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="memory traffic of the check for overflow, per gradient that goes to a host that "
+        "updates (ZeRO 1 and 2)",
+    )
     host_sums: str = word(
         *HOST_SUMS,
         default="none",

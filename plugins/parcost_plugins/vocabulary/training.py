@@ -229,6 +229,11 @@ class Precision:
     update_traffic: Real = quantity(
         BYTES, doc="memory traffic of the optimizer's update, per parameter that it updates"
     )
+    host_update_traffic: Real = quantity(
+        BYTES,
+        default="update_traffic",
+        doc="memory traffic of that update on the host, which no kernel joins or casts ahead of it",
+    )
     norm_traffic: Real = quantity(
         BYTES,
         default="3 * gradients",
