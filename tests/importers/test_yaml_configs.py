@@ -217,7 +217,7 @@ def test_a_llama_of_nanotron_is_read() -> None:
         "layout.pp": "2",
         "layout.vocabulary_multiple": "2",
         "overlap.tensor": "off",
-        "overlap.bucket": "25 MiB",
+        "overlap.bucket": "50 MiB",  # of gradients in 16 bits, reduced in 32
         "model.layers": "8",
         "model.hidden": "1024",
         "model.heads": "16",
@@ -226,7 +226,7 @@ def test_a_llama_of_nanotron_is_read() -> None:
         "model.vocabulary": "50_000",
         "model.tied": "off",
     }
-    assert uses(found) == ["precisions.bf16"]
+    assert uses(found) == ["frameworks.nanotron", "precisions.bf16"]
     assert not found.unknown
     assert not found.missing
     assert set(assumptions(found)) == {"cluster.devices", "training.global_batch"}
@@ -293,7 +293,7 @@ def test_a_mixture_of_experts_of_nanotron_is_read() -> None:
     assert values["routing.dispatcher"] == "allgather"
     assert values["schedule.kind"] == "gpipe"
     assert "afab" in assumptions(found)["schedule.kind"]
-    assert uses(found) == ["precisions.bf16_pure"]
+    assert uses(found) == ["frameworks.nanotron", "precisions.bf16_pure"]
     assert names(found.missing) == {"parallelism.tp_recompute_allgather"}
     assert [one.attribute for one in found.questions] == ["precision"]
 

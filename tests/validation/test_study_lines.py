@@ -483,6 +483,25 @@ def test_the_sharded_state_of_a_row_names_its_framework_first(row: Make) -> None
     assert profile_of(row(**{**BRIDGE, "year": 2024})).title == "NeMo of 2024"
 
 
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    [
+        ("HF Trainer", "transformers"),
+        ("transformers 4.51", "transformers"),
+        ("LLaMA-Factory", "transformers"),
+        ("NeMo Automodel 26.04", "pytorch_fsdp_flash"),
+        ("OLMo-core", "pytorch_fsdp_flash"),
+        ("nanotron", "nanotron"),
+        ("Levanter", "maxtext"),
+    ],
+)
+def test_a_row_has_the_framework_that_an_importer_of_its_tool_writes(
+    name: str, framework: str, row: Make
+) -> None:
+    named = row(source="A paper", year=2026, extra={"framework": name})
+    assert profile_of(named).framework == framework
+
+
 def test_the_release_from_which_a_framework_is_another(row: Make) -> None:
     """From 26.06 on, of experts in mxfp8 on Blackwell."""
     whole = {**BRIDGE, **EXPERTS, "precision_class": "mxfp8", "hardware__gpu": "GB200"}

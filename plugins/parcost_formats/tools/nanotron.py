@@ -1,8 +1,7 @@
 """The YAML configuration of nanotron: model, layout, batch and precision of a run.
 
 A launch script is read with the configuration that it names.
-It describes the whole run except the hardware. The framework is ``generic``: the catalogue has no
-constants of nanotron's host.
+It describes the whole run except the hardware.
 """
 
 from __future__ import annotations
@@ -47,6 +46,7 @@ class Nanotron(JobImporter):
             found = SettingCollector(read_configuration(file.name, file.text), table(TOOL))
         family = _family(found, file.options.family)
         model = f"model {family}"
+        found.use("frameworks.nanotron")
         _size_of_world(found)
         _batch(found)
         _parallelism(found)
@@ -151,8 +151,11 @@ def _parallelism(found: SettingCollector) -> None:
         found.problem("optimizer.zero_stage", "nanotron has ZeRO 0 and 1")
     elif stage is not None:
         found.set("layout", "zero", str(stage), "optimizer.zero_stage")
-    bucket = "model.ddp_bucket_cap_mb"
-    found.copy(bucket, "overlap", "bucket", " MiB")
+    bucket, wide = "model.ddp_bucket_cap_mb", "optimizer.accumulate_grad_in_fp32"
+    size = found.whole(bucket)
+    if size is not None:  # of gradients in 16 bits, which may be reduced in 32
+        twice = found.switch(wide) is not False and found.value("model.dtype") != "float32"
+        found.set("overlap", "bucket", f"{digits(2 * size if twice else size)} MiB", bucket)
 
 
 def _rows(found: SettingCollector) -> None:
