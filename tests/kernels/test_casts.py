@@ -58,14 +58,12 @@ def test_the_constants_follow_from_the_layer() -> None:
     each = study[KernelChoice].cast_time * 1e6 / 132 * 1e6  # microseconds of a million elements
     ahead = [casts_of_layer(recipe)[0] / (INPUTS + WEIGHTS) for recipe in ("tensor", "rows")]
     assert sum(ahead) / 2 == pytest.approx(each, rel=0.02)
-    left = {
-        recipe: casts_of_layer(recipe)[1] - each * (OUTPUTS + WEIGHTS)
-        for recipe in ("tensor", "rows")
-    }
     operands = INPUTS + OUTPUTS
-    steps = left["rows"] / each / operands
+    # with a factor for each row, backward casts weights along columns as well
+    steps = (casts_of_layer("rows")[1] / each - OUTPUTS) / (operands + WEIGHTS)
     assert steps == pytest.approx(rows[Training].precision.column_steps, rel=0.03)
-    moved = left["tensor"] * 4.8 * 0.896 / operands
+    left = casts_of_layer("tensor")[1] - each * (OUTPUTS + WEIGHTS)
+    moved = left * 4.8 * 0.896 / operands
     assert moved == pytest.approx(study[Training].precision.column_cast, rel=0.2)
 
 

@@ -151,10 +151,11 @@ def test_unset_parts_of_a_recipe_cost_nothing(
     [
         # A cast of whole weights ahead of each product that reads them.
         ("2 B", 3, "on", {"F": 5, "R": 5, "B": 5}),
+        ("2 B, weight_column_cast = 7 B", 3, "on", {"F": 5, "R": 5, "B": 7}),
         ("1 B", 0, "on", {"F": 5, "R": 5, "B": 5}),
-        # A shard of a half reads 2 B and writes 1; backward transposes 1 B of each weight.
-        ("1 B", 3, "on", {"F": 3 / 2, "R": 0, "B": 3 / 2 + 2}),
-        ("1 B", 3, "off", {"F": 3 / 2, "R": 0, "B": 2}),
+        # A shard of a half reads 2 B twice and writes 1; backward transposes 1 B of each weight.
+        ("1 B", 3, "on", {"F": 5 / 2, "R": 0, "B": 5 / 2 + 2}),
+        ("1 B", 3, "off", {"F": 5 / 2, "R": 0, "B": 2}),
     ],
 )
 def test_weights_are_cast_in_the_passes_that_read_them(

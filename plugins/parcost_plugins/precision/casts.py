@@ -147,13 +147,13 @@ def weights(study: Study) -> Iterator[Work | Once]:
 def _read_weights(study: Study) -> Iterator[Work]:
     """Yield the casts of weights ahead of the products that read them.
 
-    If they are gathered in low precision, a rank casts its shard ahead of each gather. Backward
-    reads them along the other dimension: from a cast of its own, or a transposed copy of the
-    gathered weights.
+    If they are gathered in low precision, a rank casts its shard ahead of each gather: one pass for
+    the greatest value, and one to cast. Backward reads them along the other dimension: from a cast
+    of its own, or a transposed copy of the gathered weights.
     """
     precision = study[Training].precision
     gathered = precision.gather < precision.wide_gather if shards_weights(study) else False
-    shard = (precision.weights + precision.gather) / spread(study)[2]
+    shard = (2.0 * precision.weights + precision.gather) / spread(study)[2]
     again = shard if reshards(study) else 0.0
     narrow = {
         "F": gathers_per_micro_batch(study) * shard,
@@ -162,9 +162,12 @@ def _read_weights(study: Study) -> Iterator[Work]:
     }
     for operator in _narrow_operators(study):
         if isinstance(operator, Gemm):
-            traffic = where(gathered, narrow[operator.pass_], precision.weight_cast)
+            along = operator.pass_ == "B"
+            whole = precision.weight_column_cast if along else precision.weight_cast
+            steps = where(precision.column_steps > 0, precision.column_steps, precision.cast_steps)
+            traffic = where(gathered, narrow[operator.pass_], whole)
             elements = operator.batch * operator.k * operator.n
-            alone = where(gathered, 0.0, precision.cast_steps)
+            alone = where(gathered, 0.0, steps if along else precision.cast_steps)
             cast = Stream(
                 name=f"weight cast for {operator.name}",
                 bytes_=traffic * elements,

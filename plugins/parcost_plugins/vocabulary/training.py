@@ -142,6 +142,12 @@ class Precision:
     weight_cast: Real = quantity(
         BYTES, default=0.0, doc="the same for a parameter of a linear layer, once per step"
     )
+    weight_column_cast: Real = quantity(
+        BYTES,
+        default="weight_cast",
+        doc="the same ahead of backward, along columns, with their `column_steps` "
+        "(`weight_casts = pass`)",
+    )
     weight_casts: str | None = word(
         "step",
         "pass",
