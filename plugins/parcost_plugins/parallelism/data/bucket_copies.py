@@ -1,30 +1,39 @@
 """Device copies of gradients on their way through the buckets of DeepSpeed.
 
-A gradient is copied into a bucket if it fits. Gradients that share a bucket are joined in one
-message, which is divided by the number of ranks. With gradients and messages in bf16, of
-n elements, and a bucket of B:
+A gradient is copied into a bucket if it fits. Take gradients and messages in bf16, n elements, and
+a bucket of B. ZeRO 3 joins gradients that share a bucket in one message, which is divided by the
+number of ranks:
 
     n > B          4 n bytes: divided
     B/2 < n <= B   8 n bytes: copied and divided, a message by itself
     n <= B/2      12 n bytes: copied, joined and divided
 
-ZeRO 1 divides all gradients at the end of a step, in a term of its own. A message in another type
-than the gradients is a copy in any case.
+ZeRO 1 and 2 send a bucket as it is, unless it holds parts of the shards of several ranks. Those are
+joined, and a rank copies its own part back. Of psi elements over N ranks, (N - 1) B / psi of the
+buckets have a border of shards. A rank copies its shard out of the buckets. A message in another
+type than the gradients is a copy, and copied back.
+
+ZeRO 1 divides all gradients at the end of a step, in a term of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 
 from parcost import Real, Study
-from parcost.numeric import maximum, where
-from parcost_plugins.vocabulary import Parameters, Stream, Training
+from parcost.numeric import maximum, minimum, where
+from parcost_plugins.vocabulary import Offload, Parameters, Stream, Training
 from parcost_plugins.vocabulary.run_choices import (
     reduces_each_micro_batch,
     staged_elements,
     zero_stage,
 )
-from parcost_plugins.vocabulary.stage_parameters import group_by_count, trained_parameters
+from parcost_plugins.vocabulary.stage_parameters import (
+    group_by_count,
+    trained_kinds,
+    trained_parameters,
+)
 
 SOURCE = (
     "DeepSpeed, runtime/zero/stage_1_and_2.py: average_tensor, allreduce_bucket; stage3.py and "
@@ -39,17 +48,12 @@ def copies(study: Study) -> Iterator[Stream]:
     micro-batches.
     """
     training, stage = study[Training], zero_stage(study)
-    own, sent = training.precision.wide_gather, training.precision.reduction
-    bucket = staged_elements(study)
     often = stage >= 2 and reduces_each_micro_batch(study)
     share = 1.0 if often else 1.0 / training.micro_batches
-    divided = 2.0 * sent if stage >= 2 else 0.0
+    each_moves = _gathered_shards if stage == 3 else _shards_of_buckets
 
     def bytes_moved(one: Parameters) -> Real:
-        each = one.elements / maximum(one.matrices, 1.0)
-        copied = where(each <= bucket, 2.0 * own, 0.0)
-        joined = where((2.0 * each <= bucket) + (own != sent) > 0, own + sent, 0.0)
-        return one.elements * (copied + joined + divided)
+        return one.elements * each_moves(study, one, one.elements / maximum(one.matrices, 1.0))
 
     for count, group in group_by_count(trained_parameters(study)).items():
         yield Stream(
@@ -60,3 +64,32 @@ def copies(study: Study) -> Iterator[Stream]:
             count=count,
             source=SOURCE,
         )
+
+
+def _gathered_shards(study: Study, _: Parameters, size: Real) -> Real:
+    """Return the bytes moved for an element of a gradient of a *size*, under ZeRO 3."""
+    precision, bucket = study[Training].precision, staged_elements(study)
+    own, sent = precision.wide_gather, precision.reduction
+    copied = where(size <= bucket, 2.0 * own, 0.0)
+    joined = where((2.0 * size <= bucket) + (own != sent) > 0, own + sent, 0.0)
+    return copied + joined + 2.0 * sent
+
+
+def _shards_of_buckets(study: Study, one: Parameters, size: Real) -> Real:
+    """Return the same under ZeRO 1 and 2, for an element of *one* of the parameters."""
+    training, bucket = study[Training], staged_elements(study)
+    framework, own, sent = (
+        training.framework,
+        training.precision.wide_gather,
+        training.precision.reduction,
+    )
+    kinds = [kind for kind in trained_kinds(study) if kind.expert == one.expert]
+    psi, ranks = reduce(maximum, (kind.elements for kind in kinds)), kinds[0].shards(True)
+    copied = where(size <= bucket, 2.0 * own, 0.0)
+    divided = 2.0 * own if zero_stage(study) == 2 else 0.0
+    shard = 2.0 * own / ranks * (1.0 - study[Offload].optimizer)
+    kept = shard if framework.contiguous_gradients else 0.0
+    several = minimum((ranks - 1.0) * maximum(size, bucket) / psi, 1.0)
+    joined = 0.0 if framework.reduce_scatter else several * (2.0 * own + 2.0 * own / ranks)
+    cast = where(own != sent, 2.0 * (own + sent), 0.0)
+    return copied + divided + kept + joined + cast
