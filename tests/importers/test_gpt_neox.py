@@ -92,7 +92,7 @@ def test_keys_set_attributes(old: str, new: str, name: str, value: str) -> None:
         ('"num_unique_layers": 2', "layers that share their weights"),
         ('"adapter": {"enabled": true}', "adapters of this tool are not read"),
         ('"precision": "fp32"', "precision is fp32, but `bf16` is enabled"),
-        ('"moe_num_experts": 8', "experts that model-parallel ranks share out"),
+        ('"moe_num_experts": 8', "experts split over model-parallel ranks"),
         ('"num_experts": 8', "experts of DeepSpeed within GPT-NeoX"),
     ],
 )

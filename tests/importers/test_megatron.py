@@ -556,7 +556,7 @@ def test_what_ranks_share_out(flags: str, attributes: dict[str, str]) -> None:
             "--account-for-embedding-in-pipeline-split",
             {"schedule.count_embedding": "on"},
         ),
-        # 24 layers on the three stages behind the embedding
+        # 24 layers on the three stages after the embedding
         ("--standalone-embedding-stage", {"schedule.stages": "[0, 8, 8, 8]"}),
     ],
 )
@@ -570,7 +570,7 @@ def test_stages_of_a_pipeline(flags: str, attributes: dict[str, str]) -> None:
 
 def test_a_stage_for_the_embedding_alone_leaves_layers_that_divide() -> None:
     text = small("--standalone-embedding-stage", "--pipeline-model-parallel-size 4")
-    assert "2 layers do not divide by the 3 stages behind the embedding" in problems(text)[0]
+    assert "2 layers do not divide by the 3 stages after the embedding" in problems(text)[0]
     alone = read(small("--standalone-embedding-stage", "--pipeline-model-parallel-size 1"))
     assert "schedule.stages" not in values(alone)
 

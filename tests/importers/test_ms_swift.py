@@ -127,7 +127,7 @@ def test_a_script_that_ends_ahead_of_its_command_says_so(run_command: Run) -> No
     script = guard + SWIFT.replace("Qwen/Qwen3-8B", "$MODEL")
     done = run_command("import", "run.sh", files={"run.sh": script})
     assert done.code == 2
-    assert "the script exits here, ahead of the command of ms-swift" in done.err
+    assert "the script exits here, before the command of ms-swift" in done.err
     assert "--> run.sh:3:3" in done.err
     done = run_command("import", "--set-env", "MODEL=Qwen/Qwen3-8B", "run.sh")
     assert done.code == 0, done.err

@@ -51,7 +51,7 @@ def test_an_entry_of_a_catalogue_is_found_by_its_last_name() -> None:
 
 def test_a_name_in_quotes_differs_from_a_string() -> None:
     said = helps(cluster='cluster { devices = 64, device = "h100" }')
-    assert said == "a name stands without quotes; did you mean `h100_sxm`?"
+    assert said == "write a name without quotes; did you mean `h100_sxm`?"
 
 
 @pytest.mark.parametrize("path", ["nosuch.tp", "cluster.tp", "laout.tp", "layout.tpp"])

@@ -274,7 +274,7 @@ def test_splitting_a_quantity() -> None:
 
 
 BRACE_BELOW = (
-    "the `{` of a block stands on the line of its first words: {: "
+    "the `{` of a block must be on the line of its first words: {: "
     "this belongs at the end of the line above"
 )
 

@@ -29,7 +29,7 @@ def shape_of(p: int, m: int, v: int) -> PipelineShape:
         ("interleaved", 4, 8, 1, f"{HALF} nothing interleaves: take chunks = 2, or one_f_one_b"),
         ("interleaved", 4, 10, 2, "micro-batches pass in groups of 4: use 8 or 12 micro-batches"),
         ("interleaved", 4, 3, 2, "micro-batches pass in groups of 4: use 4 micro-batches"),
-        ("breadth_first", 4, 8, 1, f"{HALF} there is no breadth: take chunks = 2, or gpipe"),
+        ("breadth_first", 4, 8, 1, f"{HALF} it is gpipe: choose chunks = 2, or gpipe"),
         ("zb_h1", 1, 8, 1, "one stage has no bubble to fill: take pp = 2 or more, or one_f_one_b"),
         ("zb_h2", 4, 8, 2, "it has one model chunk per device: chunks = 1"),
         ("zb_v", 1, 8, 2, "one stage has no bubble to fill: take pp = 2 or more, or one_f_one_b"),

@@ -137,7 +137,7 @@ def _unit_hint(expressions: Expressions, node: s.Attribute, field: Field) -> str
         return hint
     if field.kind not in ("word", "reference", "switch"):
         return None
-    return "a name stands without quotes" + (f"; {hint}" if hint else f": `{text}`")
+    return "write a name without quotes" + (f"; {hint}" if hint else f": `{text}`")
 
 
 def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...]:

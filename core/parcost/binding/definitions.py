@@ -152,7 +152,7 @@ class Definitions:
         if type_ is None:
             return
         if type_.inside:
-            message = f"`{type_.kind}` stands inside a `{type_.inside}`"
+            message = f"`{type_.kind}` belongs inside a `{type_.inside}`"
             self.diagnostics.append(problem("misplaced-block", message, block.kind.span))
             return
         self._check_label(block, type_)

@@ -26,7 +26,7 @@ def _is_limit(value: Any) -> bool:
 
 
 _CHOICES = items(_is_choice, "", "no number and no word")
-_LIMITS = items(_is_limit, "the limit ", "which is none or has no text")
+_LIMITS = items(_is_limit, "the limit ", "which is not a limit, or has no text")
 _KEEP = bounds(1, inf, "which is not a number of layouts")
 
 

@@ -152,7 +152,7 @@ def _users(study: Study, blocks: Iterable[Any]) -> Mapping[str, Sequence[tuple[A
 def _followers(
     users: Mapping[str, Sequence[tuple[Any, str]]], block: object, name: str
 ) -> Iterator[tuple[Any, str]]:
-    """Yield the attributes whose default is, or has in it, the attribute *name* of *block*."""
+    """Yield the attributes whose default refers to the attribute *name* of *block*."""
     yield from users.get(f"{block_type(type(block)).kind}.{name}", ())
     yield from (user for user in users.get(name, ()) if user[0] is block)
 

@@ -51,7 +51,7 @@ def hide(
     load: Load, overlapping: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
 ) -> None:
     """Compute the covered and the exposed seconds of the works *overlapping* in one window."""
-    outs: dict[str, Real] = {}  # what sticks out so far, by resource
+    outs: dict[str, Real] = {}  # the uncovered seconds so far, by resource
     longest: Real = 0.0
     covered, beyond = _covered_seconds(load, overlapping, under, less)
     for i in overlapping:
@@ -75,9 +75,9 @@ def _covered_seconds(
 ) -> tuple[Mapping[int, Real], Mapping[int, Mapping[str, Real]]]:
     """Return the seconds of each overlapping work that its hosts cover.
 
-    *under* are the hosts' seconds by resource. *less* are the seconds of these in which other hosts
-    and windows keep the resource busy. The second result is, by work and further resource, the time
-    beyond the hosts.
+    *under* are the hosts' seconds by resource. *less* are the hosts' seconds in which other
+    hosts and windows keep the resource busy. The second result has the seconds of each work on its
+    further resources that no host covers.
     """
     works, took = load.works, _seconds_with_hosts(load, overlapping)
     covered: dict[int, Real] = {}
@@ -148,7 +148,7 @@ def _limit_by_shared_resources(
 
     Time on such a resource beyond its *idle_seconds* is exposed, even if the work's own resource is
     idle. Works with that resource as their own come first. *took* are the seconds of each work. The
-    result is, by work and further resource, the time beyond the hosts.
+    result has the seconds of each work on its further resources that no host covers.
     """
     works = load.works
     used: dict[str, Real] = {}
@@ -159,8 +159,8 @@ def _limit_by_shared_resources(
         over: dict[str, Real] = {}
         needs = [(other, part, part * took[i]) for other, part in load.shares[i]]
         for other, _, time in needs:
-            room = maximum(works[i].share * idle_seconds(other) - used.get(other, 0.0), 0.0)
-            over[other] = maximum(time - room, 0.0)
+            idle = maximum(works[i].share * idle_seconds(other) - used.get(other, 0.0), 0.0)
+            over[other] = maximum(time - idle, 0.0)
             covered[i] = minimum(covered[i], took[i] - over[other])
         for other, part, time in needs:
             over[other] = maximum(over[other], part * (took[i] - covered[i]))
@@ -173,8 +173,8 @@ def _fill(seconds: Sequence[Real], limits: Sequence[Real]) -> Sequence[Real]:
     """Return the part of each of *seconds* within its limit; earlier ones use it up first."""
     used: Real = 0.0
     found: list[Real] = []
-    for time, room in zip(seconds, limits, strict=True):
-        fits = minimum(time, maximum(room - used, 0.0))
+    for time, limit in zip(seconds, limits, strict=True):
+        fits = minimum(time, maximum(limit - used, 0.0))
         used = used + fits
         found.append(fits)
     return found

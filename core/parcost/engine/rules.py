@@ -31,7 +31,7 @@ NAMES = re.compile(r"[a-z_]\w*(?:\.\w+)?")  # of attributes in the default of an
 
 @record(eq=False)
 class Rules:
-    """The result of rules: where all errors hold, the failed rules, and where each fails."""
+    """The result of rules: where no error occurs, the failed rules, and where each one fails."""
 
     holds: Any
     failed: Sequence[Check]

@@ -128,7 +128,7 @@ def _brace_below(stop: Stop) -> int | None:
     else:
         return None
     brace = stop.span(stop.tokens[newline + 1])
-    message = "the `{` of a block stands on the line of its first words"
+    message = "the `{` of a block must be on the line of its first words"
     stop.report(message, brace, "this belongs at the end of the line above")
     del stop.tokens[newline]
     return go_on

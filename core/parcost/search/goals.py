@@ -53,11 +53,11 @@ def unknown_objective(scenario: Scenario) -> Iterator[Diagnostic]:
 
 
 def _goal_problems(
-    look: Callable[[], object], study: Study, goal: Goal, attribute: str
+    read: Callable[[], object], study: Study, goal: Goal, attribute: str
 ) -> Iterator[Diagnostic]:
-    """Yield the errors that *look* raises, with the place of the goal's attribute."""
+    """Yield the errors that *read* raises, with the place of the goal's attribute."""
     try:
-        look()
+        read()
     except SpecError as error:
         span = study.where(f"{goal.subject}.{attribute}") if goal.subject else None
         for diagnostic in error.diagnostics:

@@ -99,8 +99,7 @@ class ReplayQueue:
     def _lead_with_points(self, most: int) -> int:
         """Move the cheapest layouts of up to *most* combinations of degrees first; return how many.
 
-        The ranking has one layout for each combination of degrees: with *most* of them, others are
-        excluded.
+        The ranking keeps one layout per combination, so *most* combinations exclude all others.
         """
         _, first = np.unique(self._points[self._next :] % self.shape[-1], return_index=True)
         leading = np.sort(first)[:most] + self._next

@@ -168,7 +168,7 @@ class ScheduleTimes:
     def _schedule_number(self, value: Real, method: str, where: Mask = True) -> Mask:
         """Return where a method of the schedule returns a number instead of NaN.
 
-        NaN is an error of the schedule at legal layouts of finite time only.
+        NaN at a legal layout with finite times is an error of the schedule.
         """
         unknown = np.isnan(value)
         if not unknown.any():
@@ -179,7 +179,7 @@ class ScheduleTimes:
         return known
 
     def _ends(self) -> NDArray[np.bool_]:
-        """Return which layouts have a finite time: in others a pass or a message takes forever."""
+        """Return where all passes and messages have finite times."""
         sums = [*self.times.F, *self.times.B, *self.times.W, *hops_of(self.hop)]
         return np.isfinite(sum(sums, start=np.zeros(1)))
 

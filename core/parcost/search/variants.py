@@ -154,10 +154,10 @@ class Variants:
     def common_answers(
         self, hook: str, position: int, legal: NDArray[np.bool_] | None = None
     ) -> VariantAnswers | None:
-        """Return :meth:`plugin_answers` for all structures, or None if they need one call each.
+        """Return :meth:`plugin_answers` for all structures, or None if each needs its own call.
 
-        They do if an answer depends on the stages or has counts by virtual stage, and if a plugin
-        fails: it may fail only at points of the mesh that are not legal.
+        It does if an answer depends on the stages or has counts by virtual stage. It also does if a
+        plugin fails, because that may concern only illegal points of the mesh.
         """
         undo = self._undo()
         faults = len(self.faults)
@@ -209,7 +209,7 @@ class Variants:
         if names:
             said = " and ".join(f"`{name}`" for name in names)
             message = f"the {what} of this study depends on {said}, which a search cannot choose"
-            help = "give it one value, or search under each of its values apart"
+            help = "give it one value, or search with each of its values separately"
             place = self.base.path
             raise SpecError([Diagnostic("depends-on-choice", message, place=place, help=help)])
 
@@ -234,9 +234,9 @@ class Variants:
         part: Combination,
         legal: NDArray[np.bool_] | None,
     ) -> tuple[Contribution, frozenset[int]]:
-        """Return an answer for values *part* of the choices *read*, if a layout with them is legal.
+        """Return the answer to a hook at a legal layout with values *part* of the choices *read*.
 
-        Other choices have values with which it is legal.
+        Return an empty answer and no choices if no such layout is legal.
         """
         index: list[Any] = [0 if legal is None else slice(None)] * len(self.shape)
         for k, i in zip(read, part, strict=True):

@@ -56,7 +56,7 @@ def changed_state() -> Iterator[None]:
 
 
 def _reject(own: int, name: str, function: Callable[..., Any], reason: str) -> Callable[..., Any]:
-    """Return a function that raises an error in the process *own*."""
+    """Return *function*, with an error for calls by plugins in the process *own*."""
 
     def raise_error(*arguments: Any, **named: Any) -> Any:
         if os.getpid() != own or getattr(_open, "is_open", False):

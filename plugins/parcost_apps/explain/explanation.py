@@ -294,7 +294,7 @@ def _numbers(formula: Formula, write: _Writer) -> str:
 
 @record(eq=False)
 class _Leaves:
-    """The ends of a formula tree: attributes of the *study*, and figures with a page of their own.
+    """The leaves of a formula tree: attributes of the *study*, and figures with own pages.
 
     *figures* are the names of such figures, by the id of their formula.
     """

@@ -252,7 +252,7 @@ def _is_essential(writer: SettingsWriter, path: str) -> bool:
 
 
 def _reject(study: Study, writer: SettingsWriter, lost: Iterable[LostAttribute]) -> None:
-    """Raise an error for each difference that makes it another job."""
+    """Raise an error that lists the lost attributes that change the job."""
     found = []
     for one in lost:
         if _is_essential(writer, one.path):

@@ -118,10 +118,9 @@ class ToolSource(ForeignSource):
 
 
 def _exact(question: ImportQuestion, source: ToolSource) -> ImportQuestion:
-    """Return a question that a catalogue entry in a spec does not answer silently.
+    """Return a question for which the spec has to state the value, if importers need the attribute.
 
-    So the spec states the value. An entry on the command line does answer it: the value is assumed
-    and listed.
+    A catalogue entry in the spec does not answer it; an entry on the command line does.
     """
     is_need = question.attribute in source.needs and bool(question.end)
     return evolve(question, partial=question.partial or is_need)
@@ -232,7 +231,7 @@ def _ask_all(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnos
 def _independent(
     questions: Sequence[tuple[ImportQuestion, Source]],
 ) -> Sequence[tuple[ImportQuestion, Source]]:
-    """Return the questions that no other answer decides: ``layout.pp`` instead of ``layout``."""
+    """Return the questions without those that the answer to another question settles."""
     found: list[tuple[ImportQuestion, Source]] = []
     for one, source in questions:
         if any(is_answered(one, {other.attribute}) for other, _ in found):

@@ -180,7 +180,7 @@ def _strategy(found: SettingCollector, dp: int | None, cp: int) -> None:
     defers = found.switch(f"{_MESH}defer_fsdp_grad_sync")
     if word.startswith("fsdp2") and defers is not False:
         block = "framework automodel extends pytorch_fsdp_flash"
-        fact = "gradients are reduced behind the last micro-batch (defer_fsdp_grad_sync)"
+        fact = "gradients are reduced after the last micro-batch (defer_fsdp_grad_sync)"
         found.assume(block, "accumulate", "whole", _why(fact))
         found.assume("training", "framework", "automodel", "the framework of this file")
 

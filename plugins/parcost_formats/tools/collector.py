@@ -186,7 +186,7 @@ class SettingCollector:
     def copy_switch(
         self, key: str, block: str, name: str, on: str = "on", off: str = "off"
     ) -> bool | None:
-        """Set an attribute by whether a key is on, and return that."""
+        """Set an attribute to *on* or *off* by a switch; return whether the switch is on."""
         state = self.switch(key)
         if state is not None:
             self.set(block, name, on if state else off, key)

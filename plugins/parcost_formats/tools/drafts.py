@@ -334,7 +334,7 @@ class OptionSet:
         return found
 
     def copy_switch(self, name: str, path: str, on: str = "on", off: str = "off") -> Option | None:
-        """Set an attribute by whether an option is on, and return the option."""
+        """Set an attribute to *on* or *off* by a switch, and return its option."""
         option = self.get(name)
         if option is not None:
             self.draft.set(path, off if option.text == "false" else on, option)

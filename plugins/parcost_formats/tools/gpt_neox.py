@@ -279,7 +279,7 @@ def _experts(found: SettingCollector) -> None:
     if count <= 1:
         return
     if (found.whole("model_parallel_size") or 1) > 1:
-        reason = "experts that model-parallel ranks share out, of tokens that each of them has, are"
+        reason = "experts split over model-parallel ranks that all have the same tokens are"
         found.problem(key, f"{reason} not in the language")
         return
     found.set(_MODEL, "experts", digits(count), key)

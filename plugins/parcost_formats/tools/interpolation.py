@@ -46,7 +46,7 @@ def resolve(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
 
 
 def _value(key: str, value: Any, entries: Mapping[str, JsonEntry], depth: int) -> Any:
-    """Return a value with its references resolved; in a cycle, resolution stops at any value."""
+    """Return a value with its references resolved; a cycle ends at an arbitrary value."""
     if not isinstance(value, str) or len(value) > _LONGEST or "${" not in value:
         return value
     for _ in range(_MOST_STEPS):

@@ -265,7 +265,7 @@ class _NeMoReader:
     def _transfers(self) -> None:
         """Read whether stages with several chunks wait for messages; other stages always do.
 
-        A callback of NeMo 2 replaces the key of its model, and by default overlaps.
+        A callback of NeMo 2 overrides the key of the model; its default is to overlap.
         """
         found, name = self._found, "overlap_p2p_comm"
         if not found.has("schedule", "kind"):

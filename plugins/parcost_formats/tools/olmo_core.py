@@ -228,7 +228,7 @@ def _own_jobs(tree: ast.Module) -> Iterator[str]:
 
 
 def _find_builders(tree: ast.Module) -> ast.Call | None:
-    """Return the call that gets the functions of a job as arguments, if the file has one."""
+    """Return the call whose arguments are the functions that build a job, or None."""
     calls = (one for one in ast.walk(tree) if isinstance(one, ast.Call))
     return next((one for one in calls if _BUILDERS[0] in {key.arg for key in one.keywords}), None)
 

@@ -117,7 +117,10 @@ class Follower:
         self._log: list[tuple[dict[str, Any], str, Any]] | None = None
 
     def follow_globals(self, body: Sequence[ast.stmt]) -> None:
-        """Name objects that calls at module level make after their variables; the first wins."""
+        """Add each object that a call at module level returns to the globals.
+
+        Its name is the first variable that it is assigned to.
+        """
         for one in (one for one in body if isinstance(one, ast.Assign)):
             target = one.targets[0]
             if isinstance(target, ast.Name) and target.id not in self.globals:

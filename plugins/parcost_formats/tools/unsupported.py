@@ -1,7 +1,8 @@
 """Keys that request unsupported features: adapters, RL rollouts, vision towers, optimizers.
 
-A table has rules in ``[rejected]``. Each has a key, or a pattern of keys, and the name of the
-missing feature; or patterns of values, each with such a name. ``unsupported.toml`` has messages.
+The rules are in the table ``[rejected]`` of a tool. A rule maps a key, or a pattern of keys, to
+the name of a missing feature. It may also map it to a table from patterns of values to such
+names. The messages are in ``unsupported.toml``.
 """
 
 from __future__ import annotations
@@ -100,6 +101,6 @@ def _part_of(value: Any, rule: Any) -> str:
 
 
 def _render_value(value: Any) -> str:
-    """Return a short value for display after its key."""
+    """Return " is VALUE" as text behind a key; empty for a switch or a long value."""
     text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     return f" is {text}" if value is not True and 0 < len(text) <= 60 else ""

@@ -75,7 +75,7 @@ def _kind(node: Node) -> str:
     if kind in _OF_SPECIFICATION:
         raise YamlTextError(f"values of `{shown}` are not read", start, end)
     raise YamlTextError(
-        f"the tag `{shown}` asks for an object, and no file makes one here",
+        f"the tag `{shown}` asks for an object, which parcost does not construct",
         start,
         end,
         "write the plain value",

@@ -1,4 +1,4 @@
-"""Conditions on rows, and limits on figures: two small languages of the command line."""
+"""Conditions on rows, and limits on figures: two syntaxes of the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 class MalformedError(ValueError):
-    """A text is not in the small language; the message says what is expected."""
+    """A condition or a limit has a syntax error; the message says what is expected."""
 
 
 @frozen

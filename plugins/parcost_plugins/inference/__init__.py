@@ -37,7 +37,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
     from parcost_plugins.inference.figures import figures_of, table
     from parcost_plugins.inference.memory import ServingMemory
     from parcost_plugins.inference.replica import Replica
-    from parcost_plugins.inference.rules import capacity_check, ends, prerequisites
+    from parcost_plugins.inference.rules import capacity_check, finite_time_check, prerequisites
     from parcost_plugins.inference.speed import decode, prefill
 
     for serving in study.all(Serving):
@@ -50,7 +50,7 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         replica = Replica.from_serving(study, serving)
         yield capacity_check(replica, ServingMemory.from_replica(replica))
         first, next_ = prefill(replica), decode(replica)
-        yield ends(replica, first, next_)
+        yield finite_time_check(replica, first, next_)
         yield from mark_details(figures_of(replica, first, next_), *_HEADLINES)
         if is_array(first.seconds, next_.seconds):
             yield section_note(block_name(serving))

@@ -137,7 +137,7 @@ def capacity_check(replica: Replica, memory: ServingMemory) -> Check:
     )
 
 
-def ends(replica: Replica, first: ServingPhase, next_: ServingPhase) -> Check:
+def finite_time_check(replica: Replica, first: ServingPhase, next_: ServingPhase) -> Check:
     """Return the rule that the time is finite: all algorithms in use can run."""
     serving = replica.serving
     return RULES.check(

@@ -29,7 +29,7 @@ from parcost_plugins.vocabulary.kernel_times import kernel_work
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work]:
-    """Estimate every operator.
+    """Estimate the time of every operator.
 
     Raises:
         TypeError: The kernel model does not know an operator: a cost is never dropped.

@@ -69,7 +69,7 @@ class Fix:
     @property
     def fits(self) -> bool:
         """Whether the step fits with memory to spare."""
-        return self.memory_bytes <= float(memory_limits(self.study).roomy)
+        return self.memory_bytes <= float(memory_limits(self.study).fitting)
 
     @property
     def runs(self) -> bool:
@@ -91,7 +91,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Yield changes that make the step fit in memory, if it does not fit or is tight."""
     if is_array(outcome.step_seconds, outcome.memory_bytes):
         return
-    if outcome.memory_bytes <= memory_limits(study).roomy:
+    if outcome.memory_bytes <= memory_limits(study).fitting:
         return
     base = _fix(study, {}, outcome)
     found, tried = fixes(base)
@@ -181,7 +181,7 @@ def _changes(study: Study) -> Iterator[Mapping[str, Any]]:
 
 
 def _candidates(study: Study) -> Iterator[Mapping[str, Any]]:
-    """Yield the usual changes when memory runs out, from the cheapest to the most expensive."""
+    """Yield the usual changes if memory is too small, from the cheapest to the most expensive."""
     budget, training, layout = study[MemoryBudget], study[Training], study[Layout]
     if budget.fragmentation is None and not budget.expandable_segments:
         yield {"memory.expandable_segments": "on"}

@@ -65,7 +65,7 @@ def outcome_checks(study: Study, outcome: Outcome) -> list[Check]:
         ),
         RULES.check(
             "memory-tight",
-            (needs <= limits.roomy) | (needs > limits.most),
+            (needs <= limits.fitting) | (needs > limits.most),
             "cluster.device",
             notes=("it may run out of memory: a step is tight from {tight:g} to {most:g} %",),
             factor=inf,

@@ -386,8 +386,7 @@ def _gradients(study: Study, kind: StageKind, away: Real, bandwidth: Real) -> It
 def _transfer_updates(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]:
     """Yield the transfers of updated weights that live on the other side of the link.
 
-    The host updates the share of the optimizer state that it holds, of the weights that it holds
-    first.
+    The host updates its share of the optimizer state, starting with the weights that it holds.
     """
     offload = study[Offload]
     host = offload.optimizer if offload.update == "host" else 0.0

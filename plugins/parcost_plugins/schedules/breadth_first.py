@@ -25,7 +25,7 @@ class BreadthFirst(Schedule):
     def limits(self, shape: PipelineShape) -> str | None:
         """Return the reason why the schedule does not support *shape*, None if it does."""
         if shape.chunks == 1:
-            return "with one chunk per device there is no breadth: take chunks = 2, or gpipe"
+            return "with one chunk per device it is gpipe: choose chunks = 2, or gpipe"
         return None
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:

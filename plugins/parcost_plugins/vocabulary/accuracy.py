@@ -51,7 +51,7 @@ class ObservedErrors:
     high: Real = quantity(ONE, positive=True, doc="high end of measured / predicted")
 
     def holds_for(self, model: str, family: str, framework: str) -> bool:
-        """Return whether these runs are of the kind of a study with these properties."""
+        """Return whether the range applies to studies of *model*, *family* and *framework*."""
         return (
             self.model in ("any", model)
             and self.family in ("", family)

@@ -11,12 +11,12 @@ from parcost_plugins.vocabulary.training import MemoryBudget
 class MemoryLimits:
     """Limits of the memory of one device, in bytes.
 
-    A job has *usable* bytes. A step with a prediction up to *roomy* bytes fits. Up to *most* it is
-    tight, as predictions have errors. Above *most*, it does not fit.
+    A job has *usable* bytes. A step with a prediction up to *fitting* bytes fits. Up to *most* it
+    is tight, as predictions have errors. Above *most*, it does not fit.
     """
 
     usable: Real
-    roomy: Real
+    fitting: Real
     most: Real
 
 
@@ -25,5 +25,5 @@ def memory_limits(study: Study) -> MemoryLimits:
     budget = study[MemoryBudget]
     usable = budget.usable * study[Cluster].device.memory
     return MemoryLimits(
-        usable=usable, roomy=budget.tight * usable, most=(1.0 + budget.margin) * usable
+        usable=usable, fitting=budget.tight * usable, most=(1.0 + budget.margin) * usable
     )

@@ -239,9 +239,9 @@ _SEVERAL = 2  # stages of a kind that is not alone; which they are differs betwe
 class Slot:
     """Virtual stages with equal counts of everything, for each of several structures.
 
-    Number 0 is for structures whose stages are all equal; other structures have further numbers.
-    *depth* is the number of layers of a stage, or the largest of *counts* if not dense.
-    *counts* is the count of each row on a stage. *row* is 1 on each of these stages.
+    If all stages of a structure are equal, it has only the slot of *number* 0. *depth* is the
+    number of layers of a stage, or the largest of *counts* if not dense. *counts* is the count of
+    each row on a stage. *row* is 1 on each of these stages.
     """
 
     number: int

@@ -143,9 +143,9 @@ class TuningTool(IncompleteJobImporter):
 
 
 def _name_files(found: Translation, entries: Mapping[str, JsonEntry]) -> Translation:
-    """Name the file of an engine in its errors, whose place is the key that names the file.
+    """Add the name of an engine's file to its errors, which point at the key that names the file.
 
-    Two contradicting keys of two files have one message, at both places.
+    Contradicting keys of two files give one message, with both places.
     """
     messages = [one.message for one in found.problems]
     files = {

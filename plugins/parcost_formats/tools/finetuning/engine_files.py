@@ -145,7 +145,10 @@ class EngineFiles:
         self.doubts.append(("layout.zero", f"`{key}` names `{name}`, {why}", key))
 
     def _known_parts(self, name: str) -> dict[str, Any]:
-        """Return known values of a file that the script writes, if unknown ones decide nothing."""
+        """Return the values of a file that the script writes.
+
+        None are returned if an unknown value may decide a cost.
+        """
         script = self._job.script
         text = script.find_partial(name) if script is not None else None
         if script is None or text is None:

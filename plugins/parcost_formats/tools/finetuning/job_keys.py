@@ -126,7 +126,7 @@ def _of_text(file: ImportFile, script: Script, rules: Mapping[str, Any]) -> JobK
     message, help = f"the command of {rules['title']} is not read", ""
     if script.ended is not None:
         start, end = script.ended.start, script.ended.end
-        message = f"the script exits here, ahead of the command of {rules['title']}"
+        message = f"the script exits here, before the command of {rules['title']}"
         help = "give the variables that are tested by --set-env NAME=VALUE, or remove the test"
     elif script.lacking:
         other = script.lacking[-1]

@@ -290,7 +290,7 @@ class TrainerKeys:
     def _replicas(self) -> bool:
         """Read a job without an engine, unless the command line or a launcher chooses one.
 
-        Return False if neither does: a launcher of another file decides on copies and types.
+        Return False if a launcher outside of the files decides on the engine.
         """
         found, options = self.found, self._file.options
         own = any(one.text.rpartition("/")[2] == "accelerate" for one in self._job.launcher)
@@ -320,7 +320,7 @@ class TrainerKeys:
         return not is_open
 
     def _ask_for_types(self) -> None:
-        """Ask for the precision if a missing file may name an engine with weights of its own."""
+        """Ask for the precision if a missing file may name an engine with its own data types."""
         for _, reason, key in self._files.doubts:
             own = f"{reason}: DeepSpeed and FSDP keep other copies of weights"
             found = [f"--use catalog.precisions.{one}" for one in _ENGINES]

@@ -135,7 +135,10 @@ def _full_of_types(count: int, types: Any, why: str) -> Layers:
 
 
 def _full_of_window(count: int, value_of: ValueOf) -> Layers | None:
-    """Return the layers before the first with a window; all without any; None if no key says."""
+    """Return the layers ahead of the first one with a window, or all if none has one.
+
+    None if the file has no such key.
+    """
     used, why = value_of("use_sliding_window")
     if used is not None and not used:
         return Layers(range(count), "use_sliding_window", why)
@@ -147,7 +150,7 @@ def _full_of_window(count: int, value_of: ValueOf) -> Layers | None:
 
 
 def _full_of_pattern(count: int, value_of: ValueOf, every: int) -> Layers:
-    """Return every n-th layer, or the layers of a text such as `LLLG`; *every* if no key says."""
+    """Return every n-th layer, or those of a text such as `LLLG`; *every* is the default of n."""
     for key in ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"):
         pattern, why = value_of(key)
         if pattern is not None:

@@ -57,7 +57,7 @@ def command_line(file: ImportFile) -> CommandLine:
     """Return the flags of a script, or of a bare list of arguments.
 
     Raises:
-        ShellTextError: The text is neither.
+        ShellTextError: The text is neither a script nor a list of arguments.
     """
     if _is_list(file.text):
         return _read(read_arguments(file.text), ())

@@ -154,7 +154,7 @@ class _MindSpeed:
         return idle
 
     def _kinds(self, layers: int | None, idle: frozenset[int]) -> None:
-        """Write which layers have experts as a list, if the first ones have none."""
+        """Set the list of layers with experts, if the first layers are dense."""
         dense = self._number("first_k_dense_replace")
         first = self._options.pop("first_k_dense_replace", None)
         option = first or self._options.get("noop_layers")
@@ -350,7 +350,10 @@ class _MindSpeed:
         elif fused is not None:
             self._draft.set("kernels.fused_accumulation", "on", fused)
         elif grouped is not None and grouped.text != "false" and "num_experts" in self._options:
-            why = "without --gemm-gradient-accumulation-fusion gradients of experts are added apart"
+            why = (
+                "without --gemm-gradient-accumulation-fusion gradients of experts are added by a "
+                "separate kernel"
+            )
             self._draft.leave(
                 grouped, f"{why}: `kernels {{ fused_accumulation }}` is for all layers"
             )

@@ -240,7 +240,7 @@ def _stages_without_first(options: ToolOptions, pp: int, chunks: int) -> None:
             option, "the first stage has no layers: `schedule { stages }` lists them"
         )
     elif layers % (pp - 1):
-        why = f"{layers} layers do not divide by the {pp - 1} stages behind the embedding"
+        why = f"{layers} layers do not divide by the {pp - 1} stages after the embedding"
         options.draft.problem(option, why)
     else:
         _list(options, option, [0, *[layers // (pp - 1)] * (pp - 1)])

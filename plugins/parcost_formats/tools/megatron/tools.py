@@ -101,7 +101,7 @@ class ToolJob:
 
 
 def _is_ignored(name: str, patterns: Sequence[str]) -> bool:
-    """Return whether a key is listed; a pattern such as ``exp_*`` has no flag of Megatron-LM."""
+    """Return whether a key matches *patterns*; with wildcards they match no flag of Megatron-LM."""
     return name in patterns or (name not in known_flags() and is_listed(name, patterns))
 
 

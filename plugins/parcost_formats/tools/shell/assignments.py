@@ -47,7 +47,7 @@ class VariableAssigner(WordExpander):
         if name in self._references:
             for other in list(self.layer.names()):
                 if other not in self.pins:
-                    self._forget_name(other, f"may be changed by `{name}`, which stands for it")
+                    self._forget_name(other, f"may be changed by `{name}`, which refers to it")
         if name in self._attributed and not variable.unread:
             texts = [text_of(value) for value in variable.values]
             if self._attributed[name] != "i" or not all(map(_WHOLE.fullmatch, texts)):
@@ -137,7 +137,7 @@ class VariableAssigner(WordExpander):
         return Piece("", *self.source.place(node.start, node.end), "", why)
 
     def _answer(self, name: str, value: list[Piece]) -> None:
-        """Set the option for *name* as its answer, if the value is unknown and has no answer."""
+        """Offer ``--set-env`` as the answer for an unknown value that has no other answer."""
         positional = value and re.match(r"--set-env \d", "".join(value[0].answers[:1]))
         if len(value) == 1 and value[0].unread and (positional or not value[0].answers):
             value[0] = value[0]._replace(answers=(f"--set-env {name}=VALUE",))

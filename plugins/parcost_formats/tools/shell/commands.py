@@ -208,7 +208,7 @@ class CommandReader(FileEditor):
         return self._read_whole(words, document) or self._read_array(words, document)
 
     def _read_whole(self, words: Sequence[ShellValue], document: list[Piece]) -> bool:
-        """Handle ``read -r -d '' NAME`` with a here-document; return whether *words* are that."""
+        """Handle ``read -r -d '' NAME`` with a here-document; return whether it is one."""
         texts = [text_of(value) for value in words]
         options = [text for text in texts[:-1] if text not in ("-r", "-d", "-rd", "")]
         whole = any(one in ("-d", "-rd") for one in texts) and "" in texts
@@ -222,7 +222,7 @@ class CommandReader(FileEditor):
         return True
 
     def _read_array(self, words: Sequence[ShellValue], document: list[Piece]) -> bool:
-        """Handle ``read -ra NAME`` with a line of text; return whether *words* are that."""
+        """Handle ``read -ra NAME`` with a line of text; return whether it is one."""
         *options, name = [text_of(value) for value in words] or [""]
         is_array = set(options) in ({"-ra"}, {"-ar"}, {"-a"}, {"-r", "-a"})
         if not is_array or not NAME.fullmatch(name) or "\n" in text_of(document).strip("\n"):

@@ -177,8 +177,7 @@ class ControlFlow(FileWriter):
     def _follow(self, decision: Decision, part: Callable[[], Decision]) -> Decision:
         """Read commands that a test selects.
 
-        A script that exits without a variable of the environment is started with it:
-        ``[ -n "${NAME:-}" ] || exit``.
+        If the script would exit without a variable of the environment, both outcomes are kept.
         """
         before = self._context
         self._context = before or decision.assumption
@@ -270,7 +269,7 @@ class ControlFlow(FileWriter):
             self._assumed[why] = field_of([Piece(shown, *self.source.place(start, end), "", why)])
 
     def _is_default(self, decision: Decision, branch: Layer) -> bool:
-        """Return whether a branch sets a variable that it found empty and nothing else sets."""
+        """Return whether a branch only sets the variable that its test found empty."""
         variable = branch.variables.get(decision.empty) if decision.empty else None
         if variable is None or variable.unread or branch.ended or branch.commands:
             return False

@@ -83,10 +83,10 @@ class Script(NamedTuple):
         return self._replace(written=written, folder=folder, substitutes=set())
 
     def neighbor(self, other: Callable[[str], str | None]) -> Callable[[str], str | None]:
-        """Return a function that returns texts of written files, and of *other* files.
+        """Return a function that returns the texts of written files, and of *other* files.
 
-        A file in the folder of the launch comes before one of its name beside the script. Without
-        the first, `assumption` names the second. In a folder that is not known, none is read.
+        A file in the folder of the launch is preferred to one beside the script, which `assumption`
+        names. If the folder is unknown, no other file is read.
         """
 
         def find(path: str) -> str | None:
@@ -106,7 +106,7 @@ class Script(NamedTuple):
         return find
 
     def find_reason(self, path: str) -> str:
-        """Return why the text of a file is not known, if the script decides it; "" if not."""
+        """Return why the text of a file is unknown if the script may change the file, else ""."""
         field = self.find_written(path) or self.written.get(UNKNOWN_FOLDER)
         return field.unread if field is not None else ""
 

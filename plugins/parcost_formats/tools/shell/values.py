@@ -290,7 +290,10 @@ def split_fields(fields: Iterable[ShellField]) -> FieldSplit:
 def _split_branches(
     field: ShellField, certain: list[ShellField], conditional: list[ShellField]
 ) -> bool:
-    """Add the words of all branches, and of some; return whether a branch ends in its own flag."""
+    """Add words of all branches to *certain*, others to *conditional*.
+
+    Return whether a branch ends in a flag that the others lack.
+    """
     listed = [split_fields(one) for one in field.alternatives]
     for one in listed:
         conditional += one.conditional

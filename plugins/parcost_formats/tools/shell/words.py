@@ -367,7 +367,7 @@ class _ScriptParser(_WordReader):
         shown = self._key()
         if shown == "(":
             self._fail(token, "the shell takes this `(` for its own: quote it")
-        self._fail(token, f"`{shown or 'this'}` has no command ahead of it")
+        self._fail(token, f"`{shown or 'this'}` has no command before it")
 
     def _sequence(self, ends: Sequence[str]) -> Sequence[ShellNode]:
         found: list[ShellNode] = []

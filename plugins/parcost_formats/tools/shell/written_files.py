@@ -74,7 +74,7 @@ class FileWriter(VariableAssigner):
         return None
 
     def _write(self, target: ShellValue, pieces: Sequence[Piece], *, adds: bool) -> None:
-        """Store the text that a command writes into a file; a branch is undone with its layer.
+        """Store the text that a command writes into a file, in the layer of the current branch.
 
         If the path is unknown, a launch finds the file by the same unknown expression.
         """

@@ -72,7 +72,7 @@ def _anchored_seconds(found: Anchoring, outcome: Outcome) -> Formula:
 
 
 def _ends_of_anchors(found: Anchoring, causes: CauseFactors) -> tuple[float, float]:
-    """Return the ratio measured / predicted of the anchor with the smallest and with the largest.
+    """Return the smallest and the largest ratio measured / predicted of an anchor.
 
     The predictions are corrected by the factors.
     """

@@ -32,7 +32,7 @@ OPERATIONS: Mapping[str, frozenset[str]] = {
 
 @record(kw_only=True, eq=False)
 class PairCost:
-    """The cost of a pair in one call, if the pair is *offered*.
+    """The cost of a pair in one call, if the pair is *supported*.
 
     It starts after *call* seconds. It takes *steps* of *step* seconds in a node, and *crossings* of
     *crossing* seconds between nodes. Its *bytes_* pass at *bandwidth*. A rank adds *reduced* bytes,
@@ -46,16 +46,16 @@ class PairCost:
     step: Real = 0.0
     crossings: Real = 0.0
     crossing: Real = 0.0
-    offered: Mask = True
+    supported: Mask = True
     reduced: Real = 0.0
 
     @property
     def runs(self) -> Mask:
-        """Whether the pair is offered, and all its steps have finite latency."""
+        """Whether NCCL supports the pair, and all its steps have finite latency."""
         known = ((self.steps <= 0) | (self.step < INFINITY)) & (
             (self.crossings <= 0) | (self.crossing < INFINITY)
         )
-        return self.offered & known & (self.bandwidth > 0)
+        return self.supported & known & (self.bandwidth > 0)
 
     def phase_seconds(self, group: Group) -> Real:
         """Return the seconds of the call on *group*, as the sum over its phases.
@@ -79,8 +79,8 @@ class PairCost:
         return where(self.runs, start + self.bytes_ / bandwidth, INFINITY)
 
 
-#: The cost of a pair that is offered at no point; a single rank then takes no time.
-_NOTHING = PairCost(call=0.0, bytes_=0.0, bandwidth=1.0, offered=False)
+#: The cost of a pair that is supported at no point; a single rank then takes no time.
+_NOTHING = PairCost(call=0.0, bytes_=0.0, bandwidth=1.0, supported=False)
 
 
 def pairs(machine: Machine, operation: str, n: Real, group: Group) -> dict[str, Real]:
@@ -107,8 +107,8 @@ def pair_cost(name: str, machine: Machine, spread: RankSpread, operation: str, n
 
 def _ring(machine: Machine, spread: RankSpread, operation: str, n: Real, protocol: str) -> PairCost:
     P, nodes, table = spread.ranks, spread.nodes, machine.table
-    offered = _crosses(machine, spread, protocol)
-    if offered is False:
+    supported = _crosses(machine, spread, protocol)
+    if supported is False:
         return _NOTHING
     row = machine.protocol(f"ring_{protocol}")
     steps = P if operation in _COPIES else P - 1
@@ -132,7 +132,7 @@ def _ring(machine: Machine, spread: RankSpread, operation: str, n: Real, protoco
             crossing=outside,
             bytes_=n * steps / P,
             bandwidth=bus,
-            offered=offered,
+            supported=supported,
             reduced=n if operation == "reduce" else 0.0,
         )
     crossings = (2.0 if operation == "all_reduce" else 1.0) * (nodes - 1)
@@ -153,15 +153,15 @@ def _ring(machine: Machine, spread: RankSpread, operation: str, n: Real, protoco
         crossing=outside * slowed,
         bytes_=n * steps / P,
         bandwidth=bus,
-        offered=offered,
+        supported=supported,
         reduced=reduced,
     )
 
 
 def _tree(machine: Machine, spread: RankSpread, n: Real, protocol: str) -> PairCost:
     table, generation, channels = machine.table, machine.generation, machine.channels
-    offered = _crosses(machine, spread, protocol)
-    if offered is False:
+    supported = _crosses(machine, spread, protocol)
+    if supported is False:
         return _NOTHING
     row = machine.protocol(f"tree_{protocol}")
     cap = spread.by_nodes(
@@ -188,14 +188,14 @@ def _tree(machine: Machine, spread: RankSpread, n: Real, protocol: str) -> PairC
         crossing=machine.outside(row, protocol),
         bytes_=n,
         bandwidth=bus / 2 * machine.correction(protocol, n),
-        offered=offered,
+        supported=supported,
         reduced=n,
     )
 
 
 def _nvls(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:
-    offered = _multicasts(machine, spread) & ((spread.nodes <= 1) | machine.collnet)
-    if offered is False:
+    supported = _multicasts(machine, spread) & ((spread.nodes <= 1) | machine.collnet)
+    if supported is False:
         return _NOTHING
     row = machine.protocol("nvls")
     outside = where(spread.nodes > 1, machine.inter, INFINITY)
@@ -207,13 +207,13 @@ def _nvls(machine: Machine, spread: RankSpread, operation: str, n: Real) -> Pair
         crossing=machine.outside(row, "simple"),
         bytes_=n,
         bandwidth=machine.nvls_rate(spread, operation, outside, INFINITY),
-        offered=offered,
+        supported=supported,
     )
 
 
 def _nvls_tree(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:
-    offered = _multicasts(machine, spread) & (spread.nodes > 1)
-    if offered is False:
+    supported = _multicasts(machine, spread) & (spread.nodes > 1)
+    if supported is False:
         return _NOTHING
     generation, row = machine.generation, machine.protocol("nvls_tree")
     outside = machine.inter * where(spread.nodes <= 2, 2.0, 1.0)
@@ -229,13 +229,13 @@ def _nvls_tree(machine: Machine, spread: RankSpread, operation: str, n: Real) ->
         crossing=machine.outside(row, "simple"),
         bytes_=n,
         bandwidth=bandwidth,
-        offered=offered,
+        supported=supported,
     )
 
 
 def _collnet_direct(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:
-    offered = (spread.nodes > 1) & machine.collnet
-    if offered is False:
+    supported = (spread.nodes > 1) & machine.collnet
+    if supported is False:
         return _NOTHING
     table, local, row = machine.table, spread.local, machine.protocol("collnet_direct")
     if operation == "all_reduce":
@@ -252,13 +252,13 @@ def _collnet_direct(machine: Machine, spread: RankSpread, operation: str, n: Rea
         crossing=machine.outside(row, "simple"),
         bytes_=n,
         bandwidth=machine.collnet_rate(bandwidth),
-        offered=offered,
+        supported=supported,
     )
 
 
 def _collnet_chain(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:  # noqa: ARG001
-    offered = (spread.nodes > 1) & machine.collnet
-    if offered is False:
+    supported = (spread.nodes > 1) & machine.collnet
+    if supported is False:
         return _NOTHING
     row = machine.protocol("collnet_chain")
     return PairCost(
@@ -269,13 +269,13 @@ def _collnet_chain(machine: Machine, spread: RankSpread, operation: str, n: Real
         crossing=machine.outside(row, "simple"),
         bytes_=n,
         bandwidth=machine.collnet_rate(machine.channels * machine.intra / 2),
-        offered=offered,
+        supported=supported,
     )
 
 
 def _pat(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:  # noqa: ARG001
-    offered = (spread.local <= 1) & (spread.nodes > 1)
-    if offered is False:
+    supported = (spread.local <= 1) & (spread.nodes > 1)
+    if supported is False:
         return _NOTHING
     table, row = machine.table, machine.protocol("pat")
     return PairCost(
@@ -284,7 +284,7 @@ def _pat(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairC
         crossing=machine.outside(row, "simple") / table.pat_steps,
         bytes_=n,
         bandwidth=machine.channels * machine.ring_channel(spread) * table.pat,
-        offered=offered,
+        supported=supported,
     )
 
 
@@ -304,8 +304,8 @@ def _total_time(times: Real, step: Real) -> Real:
 
 def _crosses(machine: Machine, spread: RankSpread, protocol: str) -> Mask:
     """Return whether a protocol works on the group's links; LL128 does not work over PCIe."""
-    offered = (spread.nodes <= 1) | machine.crosses(protocol)
-    return offered & (spread.pcie ^ True) if protocol == "ll128" else offered
+    supported = (spread.nodes <= 1) | machine.crosses(protocol)
+    return supported & (spread.pcie ^ True) if protocol == "ll128" else supported
 
 
 def _multicasts(machine: Machine, spread: RankSpread) -> Mask:

@@ -131,7 +131,8 @@ def _share_in_turn(study: Study, kind: StageKind) -> Real:
 
     A module waits for all buckets of its parameters, and only the first of them is on its way. Each
     expert has matrices of its own, which no bucket splits; those of a layer are in several buckets.
-    A fused MLP is one module; otherwise all up projections are one, and all down.
+    A fused MLP is one module. Otherwise the up projections are one, and the down projections
+    another.
     """
     training = study[Training]
     framework, model = training.framework, training.model

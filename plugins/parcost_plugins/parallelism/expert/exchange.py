@@ -93,12 +93,12 @@ class TokenExchange:
 
     @property
     def copies(self) -> Real:
-        """Copies of tokens that a rank sends: one for each expert of a token, and empty places."""
-        return self.places_per_copy * self.tokens * self.top
+        """Copies of tokens that a rank sends: one for each expert of a token, and padding."""
+        return self.slots_per_copy * self.tokens * self.top
 
     @property
-    def places_per_copy(self) -> Real:
-        """Places in a message per copy of a token: over 1 where a capacity leaves some empty."""
+    def slots_per_copy(self) -> Real:
+        """Slots in a message per copy of a token: over 1 where a capacity leaves some empty."""
         return 1.0 if self.routing.capacity_factor is None else self.lam
 
     @property
@@ -112,9 +112,7 @@ class TokenExchange:
         symbols = {"T": self.tokens, "k": self.top, "EP": self.group.ranks}
         if self.routing.capacity_factor is None:
             return formula("T k (1 - 1 / EP)", symbols)
-        return formula(
-            "f T k (1 - 1 / EP), f with empty places", {**symbols, "f": self.places_per_copy}
-        )
+        return formula("f T k (1 - 1 / EP), f with padding", {**symbols, "f": self.slots_per_copy})
 
     @property
     def dispatch_bytes(self) -> Real:
@@ -142,9 +140,9 @@ class TokenExchange:
 
     @property
     def sends_weights_apart(self) -> bool:
-        """Whether the weights of the copies travel in an exchange of their own, and gradients back.
+        """Whether the weights of copies, and their gradients, travel in an exchange of their own.
 
-        Megatron-Core 0.16.1, moe/token_dispatcher.py: token_dispatch, where experts weigh.
+        Source: Megatron-Core 0.16.1, moe/token_dispatcher.py: token_dispatch.
         """
         plain = self.kind == "alltoall" and not self.routing.deduplicate
         weighed = self.study[Training].framework.router_weights == "activation"
@@ -172,13 +170,13 @@ class TokenExchange:
         """Copies of one token that leave its unit.
 
         Kernels and ``deduplicate`` send one copy to each unit. Otherwise one copy goes to each
-        expert, together with empty places.
+        expert, together with padding.
         """
         if self.kind == "allgather":
             return self.units - 1.0
         if self.kind in KERNEL_DISPATCHERS or self.routing.deduplicate:
             return self.remote_units
-        return self.places_per_copy * self.top * (self.units - 1.0) / self.units
+        return self.slots_per_copy * self.top * (self.units - 1.0) / self.units
 
     def unit_imbalance(self) -> Real:
         """The load of the busiest unit over the mean; the ranks of a unit average out."""
