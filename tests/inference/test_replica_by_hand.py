@@ -10,7 +10,7 @@ import parcost
 from parcost import Study, formula, plain_of
 from parcost_plugins.inference.memory import ServingMemory, cache_read, copies
 from parcost_plugins.inference.replica import Replica
-from parcost_plugins.inference.rules import capacity_check, ends, prerequisites
+from parcost_plugins.inference.rules import capacity_check, finite_time_check, prerequisites
 from parcost_plugins.inference.speed import ServingPhase, decode, prefill
 from parcost_plugins.vocabulary import Cluster, Layout, Serving, Training
 
@@ -276,9 +276,9 @@ def test_figures_are_what_rules_and_bounds_go_by(model: str, degrees: str) -> No
 
 def test_either_phase_may_never_end() -> None:
     short, never = phase(compute=1.0), phase(compute=float("inf"))
-    assert ends(replica(), short, short).holds
-    assert not ends(replica(), short, never).holds
-    assert not ends(replica(), never, short).holds
+    assert finite_time_check(replica(), short, short).holds
+    assert not finite_time_check(replica(), short, never).holds
+    assert not finite_time_check(replica(), never, short).holds
 
 
 # --- rules ----------------------------------------------------------------------------------

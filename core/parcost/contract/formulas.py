@@ -324,7 +324,7 @@ def _compile(text: str) -> tuple[tuple[str, ...], Callable[[Mapping[str, Any]], 
 
 
 def _over(word: str, function: Callable[..., Any], *values: Any) -> Any:
-    """Return the sum, maximum or minimum of *function* over the items of its series."""
+    """Return the sum, maximum or minimum of *function* over the items of *values*."""
     columns = [list(v.values()) if v.__class__ is dict else v for v in values]
     lengths = {len(column) for column in columns if column.__class__ is list}
     if len(lengths) != 1:
@@ -606,7 +606,7 @@ class _Numbers(_Writer):
         return f"({' + '.join(found)})" if name == "sum" else f"{name}({', '.join(found)})"
 
     def items(self, start: int, end: int) -> list[str]:
-        """Return the items of the series among the symbols of some tokens."""
+        """Return the item names of the first symbol with several numbers among some tokens."""
         for token in self.tokens[start:end]:
             found = [k[len(token) + 1 : -1] for k in self.inputs if k.startswith(f"{token}[")]
             if token.isidentifier() and token not in self.inputs and found:

@@ -144,7 +144,7 @@ def scenarios_of(
     """Return the studies of a *module*, with attributes set from outside.
 
     Raises:
-        SpecError: It has errors that concern every study.
+        SpecError: The module has errors that concern every study.
     """
     overrides = {name: setting(name, value) for name, value in values.items()}
     path = module.source.name

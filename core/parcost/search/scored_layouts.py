@@ -39,7 +39,7 @@ class LayoutCriteria:
         """Return the objective of that name.
 
         Raises:
-            SpecError: There is none.
+            SpecError: No objective has the name.
         """
         return self.objectives.get(name) or objective_of(self.structure.study, name)
 

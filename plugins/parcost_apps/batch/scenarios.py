@@ -98,7 +98,7 @@ def _studies_called(study: str | None, loaded: Sequence[Scenario], path: str) ->
     """Return the scenarios called *study*, or all.
 
     Raises:
-        SpecError: There is none.
+        SpecError: No scenario has the name.
     """
     found = [scenario for scenario in loaded if study in (None, scenario.name)]
     if not found:

@@ -66,7 +66,7 @@ def importer_for(
     If none recognizes it, the format of the files that it starts is used, if *neighbor* has them.
 
     Raises:
-        SpecError: There is none, or several do.
+        SpecError: No importer recognizes the file, or several do.
     """
     if tool:
         if tool in importers:

@@ -50,7 +50,7 @@ def condition(text: str) -> Condition:
     Condition(field='source_key', relation='=', values=('nemo', 'torch*'))
 
     Raises:
-        MalformedError: It spells none.
+        MalformedError: The text is not a condition.
     """
     found = re.fullmatch(r"\s*([\w.]+)\s*(!=|>=|<=|=|>|<)\s*(.+?)\s*", text)
     if not found:
@@ -142,7 +142,7 @@ def limit(text: str) -> RangeLimit:
     0.1
 
     Raises:
-        MalformedError: It spells none.
+        MalformedError: The text is not a condition.
     """
     found = _LIMIT.fullmatch(text)
     if not found or found[2] not in METRICS:

@@ -290,7 +290,10 @@ def _assignment(facts: Facts) -> Value:
 
 
 def _end_layers(least: int, what: str) -> Callable[[Facts], Value]:
-    """Return a function that counts *what* as a layer, if at least *least* ends count as layers."""
+    """Return a function that reads whether *what* counts as a layer.
+
+    It does if at least *least* of embedding and head count as layers.
+    """
 
     def value(facts: Facts) -> Value:
         if facts.ends < least:

@@ -210,9 +210,9 @@ def read_overrides(
 ) -> BridgeRecipe:
     """Return the settings of a YAML file, which states a whole configuration or changes a recipe.
 
-    *recipe* is the one that ``--recipe`` names. A file without the sizes of a model changes one: it
-    leaves values to the recipe, which are asked for if the recipe is not known. Words of the name
-    of the *file* suggest one.
+    *recipe* is the name that ``--recipe`` gives. A file without the sizes of a model changes a
+    recipe: missing values are those of the recipe. If the recipe is unknown, they are asked for.
+    Words of the name of the *file* suggest a recipe.
     """
     whole = all(one in entries for one in _SIZES) or any(one in entries for one in _WHOLE)
     stated = entries.get("recipe")

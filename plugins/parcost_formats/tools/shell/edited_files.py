@@ -184,9 +184,9 @@ class FileEditor(ControlFlow):
         return Decision(True) if self._pipe(node.commands) else super()._pipeline(node)
 
     def _pipe(self, commands: Sequence[ShellNode]) -> bool:
-        """Store the text written by filters such as ``sed s/A/1/ a
+        """Store the text that a pipeline of filters writes to a file.
 
-        sed s/B/2/ > b``; return False for other pipelines.
+        An example is ``sed s/A/1/ a | sed s/B/2/ > b``. Return False for other pipelines.
         """
         *_, last = commands
         outputs = last.redirections if isinstance(last, SimpleCommand) else ()
