@@ -1,8 +1,10 @@
 """Differences between two versions of studies, and their effect on time and memory.
 
-revisions     files of git revisions
-studies       pairs of studies
-changes       attributes, figures, terms
-thresholds    limits of changes
-page          text, Markdown, JSON
+The modules:
+
+    revisions     files of git revisions
+    studies       pairs of studies
+    changes       attributes, figures, terms
+    thresholds    limits of changes
+    page          text, Markdown, JSON
 """
