@@ -607,6 +607,13 @@ class Framework:
         default="ring",
         doc="default of `context.algorithm`",
     )
+    context_sums: Real = quantity(
+        BYTES,
+        default=0.0,
+        doc="bytes per element in which the framework adds up what attention makes of one block of "
+        "keys after another (`ring`, `all_gather`), and in which gradients of keys and values go "
+        "round; 0 if attention is one kernel, or adds up by itself",
+    )
     sink_context: str | None = word(
         *CONTEXTS,
         default=None,

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Memory, Outcome, Rulebook, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.context.exchange import exchange, is_single_rank
 from parcost_plugins.parallelism.context.rulebook import RULES
+from parcost_plugins.vocabulary.kernel_times import stream_work
 
 
 @hookimpl
@@ -26,10 +27,14 @@ def terms(study: Study) -> Iterator[Work]:
     """Estimate the exchange of context parallelism, and the imbalance of causal attention."""
     if is_single_rank(study):
         return
-    from parcost_plugins.parallelism.context import all_to_all, gather, ring
+    from parcost_plugins.parallelism.context import all_to_all, blocks, gather, ring
 
     found = exchange(study)
-    if found.kind == "all_gather":
+    if found.runs_blocks:
+        yield from stream_work(blocks.sums(found), study)
+    if found.kind == "all_gather" and found.runs_blocks:
+        yield from blocks.gather_work(found)
+    elif found.kind == "all_gather":
         yield from gather.gather_work(found)
     else:
         yield from all_to_all.all_to_all_work(found)

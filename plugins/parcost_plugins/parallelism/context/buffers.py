@@ -28,12 +28,9 @@ def exchange_buffers(found: ContextExchange) -> Iterator[Memory]:
             "s b w e",
             _FORWARD + _BACKWARD,
         )
-        yield _buffer(
-            found,
-            "gathered gradients of keys and values",
-            "s b w g",
-            _BACKWARD,
-        )
+        # where gradients go round block by block: a block, and the one that arrives
+        gradients = "2 s / c b w g" if found.runs_blocks else "s b w g"
+        yield _buffer(found, "gathered gradients of keys and values", gradients, _BACKWARD)
         return
     if isinstance(found.rounds, float) and found.rounds == 1.0:
         return

@@ -96,7 +96,18 @@ class ContextExchange:
     @property
     def gradients(self) -> Real:
         """Bytes per element of the gradients of keys and values in messages."""
-        return self.context.gradients if any_of(self.cp > 1) else self.element
+        stated = self.context.gradients if any_of(self.cp > 1) else self.element
+        return maximum(stated, self.sums) if self.runs_blocks else stated
+
+    @property
+    def sums(self) -> Real:
+        """Bytes per element in which the framework adds up the results of blocks of keys."""
+        return self.study[Training].framework.context_sums
+
+    @property
+    def runs_blocks(self) -> bool:
+        """Return whether attention runs block by block of keys, and the framework adds up."""
+        return any_of(self.sums > 0) and self.kind in ("ring", "all_gather")
 
     @property
     def block(self) -> Real:

@@ -1,0 +1,122 @@
+"""Attention over one block of keys after another, whose results the framework adds up.
+
+PyTorch's context parallelism runs a kernel for each block, of r blocks. It merges the output of a
+block with that of the blocks before in fp32, operator by operator. Backward adds gradients up in
+fp32. Keys and values are joined ahead of each exchange, and so are their gradients. Of outputs of
+o, queries of q, keys and values of w elements, in bf16, an eager rank moves
+
+    forward     (r - 1) (6 + 32) o    casts, and two differences and a product in fp32
+                12 o + 4 (r - 1) w    the first cast and the last, keys and values joined
+    backward    10 r q                gradients of queries added up
+                (r - 1) 13 w + 10 w   those of keys and values, of half a block
+                8 r w + 4 (r - 1) w   joined, as are keys and values
+                10 (q + w)            sums that are zeroed, and the last cast
+
+bytes. That is the last rank, which merges whole outputs; others merge halves. A compiler joins
+operators: a merge reads a block and the sum, and writes the sum. Keys and values of all ranks are
+gathered beside the first block. Gradients go round in r messages, the last of which nothing hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from parcost import Pass, Real, Work, formula, link_resources
+from parcost_plugins.parallelism.context.exchange import ContextExchange
+from parcost_plugins.vocabulary import KernelChoice, Stream, Training
+from parcost_plugins.vocabulary.causes import CONTEXT
+from parcost_plugins.vocabulary.operators import ATTENTION_CORE
+from parcost_plugins.vocabulary.run_choices import open_window
+
+SOURCE = (
+    "PyTorch 2.6, distributed/tensor/experimental/_attention.py: _SDPAMerger, "
+    "_templated_ring_attention, _templated_ring_attention_backward"
+)
+
+
+def sums(found: ContextExchange) -> Iterator[Stream]:
+    """Yield the kernels that join keys and values, and add up outputs and gradients."""
+    r, f, a = found.rounds, found.sums, found.element
+    training, model = found.study[Training], found.model
+    out = found.tokens * found.heads * model.value_dim
+    queries = found.tokens * found.heads * model.qk_dim
+    keys = found.tokens * found.projected_elements
+    joined = (r - 1.0) * 2.0 * a * keys
+    compiled = (found.study[KernelChoice].mode or training.framework.mode) == "compiled"
+    if compiled:
+        forward = out * ((r - 1.0) * (a + 2.0 * f) + a + f)
+        backward = r * (a + 2.0 * f) * (queries + keys) + (a + f) * (queries + keys)
+        kernels = r
+    else:
+        forward = out * ((r + 1.0) * (a + f) + (r - 1.0) * 8.0 * f)
+        added = (a + 2.0 * f) + (r - 1.0) * (a / 2.0 + 3.0 * f)
+        backward = r * (a + 2.0 * f) * queries + (added + 2.0 * r * f) * keys
+        backward = backward + (a + 2.0 * f) * (queries + keys)
+        kernels = 8.0 * r
+    rows: dict[Pass, tuple[str, Real]] = {
+        "F": ("merges of attention outputs", forward),
+        "R": ("merges of attention outputs", forward),
+        "B": ("sums of attention gradients", backward),
+    }
+    for pass_, (name, bytes_) in rows.items():
+        if any(count := found.counts.get(pass_, ())):
+            yield Stream(
+                name=name,
+                bytes_=bytes_ + joined,
+                kernels=kernels,
+                pass_=pass_,
+                count=count,
+                source=SOURCE,
+            )
+
+
+def gather_work(found: ContextExchange) -> Iterator[Work]:
+    """Yield the all-gathers of keys and values, and the messages of their gradients.
+
+    A gather hides under the first of r blocks. Messages of gradients hide under the block behind
+    them, but for the last.
+    """
+    study, group, r = found.study, found.all_ranks, found.rounds
+    n = found.size("s b w e")
+    gather = study.collective("all_gather", n, group, found.algorithm)
+    sent = study.collective("point_to_point", found.size("s / c b w g"), group, found.algorithm)
+    hidden = formula("(r - 1) t", r=r, t=(sent.formula, "s"), source=sent.formula.source)
+    passes: tuple[Pass, ...] = ("F", "R", "B")
+    hosts = list(dict.fromkeys(host for host, _ in found.cores))
+    for host, pass_ in product(hosts, passes):
+        if not any(count := found.cores.get((host, pass_), ())):
+            continue
+        of = "" if host == ATTENTION_CORE else f", {host}"
+        window = open_window(study, host)
+        yield Work(
+            name=f"KV all-gather{of}",
+            cause=CONTEXT,
+            seconds=gather.formula,
+            pass_=pass_,
+            count=count,
+            window=window,
+            share=1.0 / r,
+            slowdown=found.slowdown,
+            bytes_=n.value,
+            latency=gather.latency,
+            **link_resources(group.flat),
+        )
+        if pass_ == "B":
+            for name, seconds, often, under in (
+                ("KV gradient ring", hidden, r - 1.0, window),
+                ("last KV gradient message", sent.formula, 1.0, None),
+            ):
+                yield Work(
+                    name=f"{name}{of}",
+                    cause=CONTEXT,
+                    seconds=seconds,
+                    pass_=pass_,
+                    count=count,
+                    window=under,
+                    share=1.0 - 1.0 / r,
+                    slowdown=found.slowdown,
+                    bytes_=often * found.block_gradients,
+                    latency=often * sent.latency,
+                    **link_resources(group.hop),
+                )

@@ -1,0 +1,83 @@
+"""Context parallelism that runs attention block by block, and adds up in fp32, as PyTorch's."""
+
+from __future__ import annotations
+
+import pytest
+
+import parcost
+from parcost import Study, Work
+
+#: Of 16 ranks with 8192 tokens each: elements of outputs and queries, of keys and values.
+OUT, KEYS, R = 8192 * 128 * 128, 8192 * 8 * 2 * 128, 16
+
+
+def study_of(sums: int = 4, mode: str = "eager", algorithm: str = "all_gather") -> Study:
+    text = f"""
+      use catalog.devices.h100_sxm
+      use catalog.fabrics.hgx_h100
+      use catalog.models.llama31_405b
+      use catalog.precisions.bf16
+      framework own {{ context_sums = {sums} B }}
+      cluster {{ devices = 16 }}
+      layout {{ cp = 16 }}
+      context {{ algorithm = {algorithm} }}
+      kernels {{ mode = {mode} }}
+      training {{ sequence = 131072, global_batch = 1 sequences, framework = own }}
+    """
+    (study,) = parcost.load_text(text)[0].studies()
+    return study
+
+
+def terms_of(study: Study) -> dict[tuple[str, str], Work]:
+    return {
+        (term.name, term.pass_): term
+        for plugin, term in study.contributions("terms")
+        if plugin.name == "context_parallel" and isinstance(term, Work)
+    }
+
+
+@pytest.mark.parametrize("algorithm", ["all_gather", "ring"])
+@pytest.mark.parametrize(
+    ("mode", "forward", "backward"),
+    [
+        # casts 6 B, two differences 12 each and a product 8; sums 10, of halves 5 and joined 8
+        (
+            "eager",
+            (15 * (6 + 12 + 8 + 12) + 6 + 6) * OUT + 15 * 4 * KEYS,
+            (16 * 10 + 4 + 6) * OUT + (10 + 15 * (5 + 8) + 16 * 8 + 15 * 4 + 4 + 6) * KEYS,
+        ),
+        # a merge reads a block in bf16 and the sum, and writes the sum
+        (
+            "compiled",
+            (15 * (2 + 4 + 4) + 6) * OUT + 15 * 4 * KEYS,
+            (16 * 10 + 6) * (OUT + KEYS) + 15 * 4 * KEYS,
+        ),
+    ],
+)
+def test_blocks_of_attention_are_merged_and_added_up(
+    algorithm: str, mode: str, forward: int, backward: int
+) -> None:
+    found = terms_of(study_of(mode=mode, algorithm=algorithm))
+    assert found["merges of attention outputs", "F"].bytes_ == pytest.approx(forward)
+    assert found["sums of attention gradients", "B"].bytes_ == pytest.approx(backward)
+    one_kernel = terms_of(study_of(0, mode, algorithm))
+    assert not {name for name, _ in one_kernel} & {
+        "merges of attention outputs",
+        "sums of attention gradients",
+    }
+
+
+def test_a_gather_hides_under_the_first_block_and_gradients_go_round() -> None:
+    study = study_of()
+    found = terms_of(study)
+    for pass_ in ("F", "B"):
+        gather = found["KV all-gather", pass_]
+        assert (gather.bytes_, gather.share) == (R * KEYS * 2, 1 / R)
+        assert gather.window
+    round_, last = found["KV gradient ring", "B"], found["last KV gradient message", "B"]
+    assert (round_.bytes_, last.bytes_) == (15 * KEYS * 4, KEYS * 4)
+    assert round_.window == found["KV all-gather", "B"].window
+    assert last.window is None
+    assert round_.seconds == pytest.approx(15 * last.seconds)
+    held = {term.name: term.bytes_ for _, term in study.contributions("memory")}
+    assert held["gathered gradients of keys and values"] == 2 * KEYS * 4
