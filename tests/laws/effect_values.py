@@ -13,6 +13,10 @@ _SINKS = "model small { sinks = on }\nlayout { tp = 1, cp = 2, sequence_parallel
 #: A window that hides all but some tokens, over ranks that share the sequence.
 _WINDOWS = "model small { window = 128 }\nlayout { tp = 1, cp = 2, sequence_parallel = off }"
 
+#: A sequence over two ranks, and a single micro-batch.
+_CONTEXT = "layout { tp = 1, cp = 2, sequence_parallel = off }"
+_ONE_MICRO_BATCH = "training { global_batch = 8 sequences }\nkernels { fused_accumulation = off }"
+
 #: Heads that are not a multiple of 16 bytes, in products of their own.
 _ODD_HEADS = "kernels { attention = unfused }\nmodel small { head_dim = 108 }"
 
@@ -134,6 +138,34 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "sharded",
         _FRAMEWORK.format(""),
         _FRAMEWORK.format("host_sums = fetch"),
+    ),
+    "framework.sent_check": (
+        "dense",
+        _FRAMEWORK.format("host_sums = fetch") + _ADDED_ON_HOST,
+        _FRAMEWORK.format("host_sums = fetch, sent_check = 36 B") + _ADDED_ON_HOST,
+    ),
+    "framework.keeps_gradients": (
+        "dense",
+        _FRAMEWORK.format("") + _ONE_MICRO_BATCH,
+        _FRAMEWORK.format("keeps_gradients = never") + _ONE_MICRO_BATCH,
+    ),
+    "framework.context_sums": (
+        "dense",
+        _FRAMEWORK.format("") + _CONTEXT,
+        _FRAMEWORK.format("context_sums = 4 B") + _CONTEXT,
+    ),
+    "precision.host_update_traffic": (
+        "dense",
+        _ADDED_ON_HOST,
+        "precision recipe { host_update_traffic = 99 B }\n" + _ADDED_ON_HOST,
+    ),
+    "precision.weight_column_cast": (
+        "dense",
+        "precision recipe { narrow = fp8, weight_cast = 1 B, weight_casts = pass }",
+        (
+            "precision recipe { narrow = fp8, weight_cast = 1 B, weight_casts = pass\n"
+            "weight_column_cast = 99 B }"
+        ),
     ),
     "framework.returns_host_sums": (
         "dense",

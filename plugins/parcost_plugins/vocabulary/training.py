@@ -50,6 +50,8 @@ from parcost_plugins.vocabulary.tuning import GENERATIONS, Tuning
             "cast_kernels",
             "amax_group",
         ): "a `narrow` type",
+        ("weight_column_cast",): "`weight_casts = pass`",
+        ("host_update_traffic",): "an `offload.optimizer` above 0 and `offload.update = host`",
         ("dispatch", "combine"): "a model that has experts",
         ("kept_gate",): "experts: `model.experts`",
         ("tensor_gather",): "`layout.sequence_parallel = on`",
