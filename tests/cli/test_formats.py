@@ -107,3 +107,11 @@ def test_a_spec_cannot_drive_the_terminal(run: Run, monkeypatch: pytest.MonkeyPa
         done = run("explain", "a.par", "t", a=text)
         assert "\x1b[2J" not in done.out + done.err
         assert "\x07" not in done.out + done.err
+
+
+@pytest.mark.parametrize("option", ["--format", "--figures", "--set-env", "--anchor"])
+def test_a_line_end_in_an_argument_starts_no_line(run_command: Run, option: str) -> None:
+    """GitHub takes a line that begins with `::error` as an annotation."""
+    done = run_command("eval", "job.par", option, "a\n::error::b", files={"job.par": GOOD})
+    assert "\n::" not in done.out + done.err
+    assert done.code == 2

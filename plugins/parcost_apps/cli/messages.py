@@ -5,6 +5,7 @@ The progress bars of click were tried and left: messages do not fit beside them 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from time import monotonic
@@ -18,6 +19,7 @@ from parcost_apps.cli.streams import results
 if TYPE_CHECKING:
     from parcost.language.diagnostics import Diagnostic
 
+_INNER_END = re.compile(r"\n(?!\Z| *= (?:note|help): )")
 _MOMENT_SECONDS = 2.0
 _MOST_REMEMBERED = 10_000
 _MOST_PATHS = 3  # that the note of a warning names
@@ -26,8 +28,11 @@ _MOST_PATHS = 3  # that the note of a warning names
 def write_message(text: str, *, remarks: bool = False) -> None:
     """Write a message to stderr, with terminal control characters removed.
 
-    On a terminal all lines are wrapped if *remarks* is set, otherwise only sentences.
+    All lines are wrapped if *remarks* is set, otherwise the sentences on a terminal. A line end
+    inside the sentence of an error is escaped: the sentence quotes it from an argument or a file.
     """
+    if not remarks and text.startswith(("error", "warning")):
+        text = _INNER_END.sub(r"\\n", text)
     _write_message(wrap_sentences(escape_lines(text), sys.stderr, remarks=remarks))
 
 

@@ -64,10 +64,10 @@ def show(items: Iterable[Item]) -> None:
 def wrap_sentences(text: str, stream: TextIO, *, remarks: bool = False) -> str:
     """Return diagnostics with their sentences wrapped to the width of *stream*, and code unchanged.
 
-    With *remarks* every line is wrapped. Text is wrapped only for a terminal or with ``COLUMNS``
-    set: scripts search for whole sentences.
+    With *remarks* every line is wrapped. Diagnostics are wrapped only for a terminal or with
+    ``COLUMNS`` set: scripts search for whole sentences.
     """
-    if not (stream.isatty() or os.environ.get("COLUMNS")):
+    if not (remarks or stream.isatty() or os.environ.get("COLUMNS")):
         return text
     width = paper(stream).width
     return "\n".join(
