@@ -67,6 +67,12 @@ def families_of(devices: Iterable[str]) -> Mapping[str, str]:
     return {name: block_name(one) if one is not None else "" for name, one in families.items()}
 
 
+def attention_kernels_of(device: str) -> frozenset[str]:
+    """Return the attention kernels that have a measured rate on a device of the catalogue."""
+    table = _catalogue_device(device).attention
+    return frozenset(() if table is None else (kernel.kernel for kernel in table.kernels))
+
+
 def device_names() -> str:
     """Return the names of supported devices, for a message."""
     return ", ".join(dict.fromkeys(entry.device for entry in ENTRIES))

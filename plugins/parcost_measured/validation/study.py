@@ -24,6 +24,7 @@ from parcost_measured.validation.frameworks import (
 from parcost_measured.validation.hardware import (
     HardwareEntry,
     HardwareNetwork,
+    attention_kernels_of,
     device_names,
     domain_of,
     entry_of,
@@ -322,12 +323,16 @@ def _flash(facts: Facts) -> Value:
 def _kernel(facts: Facts) -> Value:
     """Return the attention kernel in the row.
 
-    If it names none or several, the framework's kernel of that year is used.
+    If it names none or several, the framework's kernel of that year is used. If the named kernel
+    has no measured rate on the device, the usual one is assumed.
     """
     said = (facts.row.attention or "").lower()
     if _flash(facts) == "off":
         return None
     named = [name for pattern, name in ATTENTION_KERNELS.items() if re.search(pattern, said)]
+    device = facts.entry.device
+    if len(named) == 1 and named[0] not in attention_kernels_of(device):
+        return Assumption("auto", f"no rate of `{named[0]}` on `{device}` is measured")
     if len(named) == 1:
         return named[0]
     if facts.profile.writes_scores:
