@@ -245,4 +245,4 @@ def test_what_ranks_exchange_is_what_the_layout_makes_of_it(
         Training: SimpleNamespace(framework=None),
     }
     dimension = next(d for d in dimensions._DIMENSIONS if d.attribute == attribute)
-    assert dimensions._burden(dimension, study) == exchanges
+    assert dimensions._communication_text(dimension, study) == exchanges

@@ -196,5 +196,5 @@ def test_the_words_of_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(rules, "checkpoint_cycle", lambda _: checkpoint_cycle)
     checkpoint: Any = SimpleNamespace(asynchronous=False)
-    (check,) = rules._rhythm(Fake({}), checkpoint)  # type: ignore[arg-type]
+    (check,) = rules._checkpoint_interval_checks(Fake({}), checkpoint)  # type: ignore[arg-type]
     assert check.inputs == {"cycle": 10.0, "mtbf": 9.0}

@@ -16,7 +16,7 @@ from parcost.contract.outcome import BUBBLE
 from parcost.contract.outcome import OTHER as REST
 from parcost.report.charts import chart_data
 from parcost_formats.html.drawing import svg
-from parcost_formats.html.specification import legend_entry_width, legend_look
+from parcost_formats.html.specification import legend_entry_width, legend_style
 from parcost_formats.pictures.points import charts as point_charts
 from parcost_plugins.vocabulary import causes
 from parcost_plugins.vocabulary.axes import cause_scale
@@ -129,7 +129,7 @@ def test_a_legend_takes_as_many_columns_as_its_entries_fit(charts: Mapping[str, 
     longest = max(len(cause) for cause in {row["cause"] for row in charts["memory"].rows})
     assert entry >= 6 * longest
     for width in (320, 500, 760):
-        look = legend_look(entry, width)
+        look = legend_style(entry, width)
         assert look["columns"] * entry <= max(width, entry)
         assert look["labelLimit"] >= 6 * longest
 

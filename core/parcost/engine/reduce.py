@@ -35,7 +35,7 @@ from parcost.engine.memory import peak_memory, reserved_bytes
 from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, PipelinePlan, Timeline, add_hops
-from parcost.engine.schedule_calls import schedule_blame
+from parcost.engine.schedule_calls import name_schedule_plugin
 from parcost.engine.stage_costs import PASSES, kinds, load_where
 from parcost.engine.step_costs import WHENS, kernel_seconds
 from parcost.language.errors import FaultError, SpecError
@@ -60,7 +60,7 @@ def evaluate(study: Study) -> Outcome:
     where = study.path or study.name
     terms, memory = study.contributions("terms"), study.contributions("memory")
     try:
-        with schedule_blame(study, pipeline.schedule):
+        with name_schedule_plugin(study, pipeline.schedule):
             return reduce(pipeline, schedule, terms, memory, study.faults)
     except SpecError as error:
         raise SpecError(evolve(d, place=where) for d in error.diagnostics) from error

@@ -280,7 +280,7 @@ class Scenario:
         blocks = binder.bind()
         errors = [d for d in binder.diagnostics if d.severity is Severity.ERROR]
         if errors:
-            raise SpecError(self._first_errors(_without_echoes(errors)))
+            raise SpecError(self._first_errors(_without_consequential_errors(errors)))
         swept = {k: index for k, index in points.items() if not isinstance(index, int)}
         study = SpecStudy(
             self.name,
@@ -425,7 +425,7 @@ def _too_many(axes: Sequence[SweepAxis], points: int, limit: int, hint: str) -> 
     return SpecError([found])
 
 
-def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
+def _without_consequential_errors(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
     """Remove errors about missing names that follow from a failed import or a syntax error."""
     ids = {d.id for d in errors}
     echoes: set[str] = set()

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def schedule_blame(study: Study, schedule: str) -> Iterator[None]:
+def name_schedule_plugin(study: Study, schedule: str) -> Iterator[None]:
     """Add the plugin of a schedule to the errors that it raises."""
     try:
         yield

@@ -65,7 +65,7 @@ class SpecStudy(Study):
     _written: Callable[[], Study] | None = field(default=None, repr=False)
     _memo: Memo = field(factory=Memo, repr=False)
     _point: Mapping[str, Any] = field(factory=dict, repr=False)  # values on axes of the memo
-    _complaint: Callable[[str, Any, SpecStudy], str] | None = field(default=None, repr=False)
+    _rejection_reason: Callable[[str, Any, SpecStudy], str] | None = field(default=None, repr=False)
     _structures: Callable[[], Sequence[SpecStudy]] | None = field(default=None, repr=False)
     _cut: Callable[[], Pipeline | None] | None = field(default=None, repr=False)
     _left_out: set[tuple[str, str, str]] = field(factory=set, repr=False)  # hook, plugin, name
@@ -362,7 +362,7 @@ def contribution(study: SpecStudy, hook: str, position: int) -> Sequence[tuple[P
 
     Invalid answers are recorded as faults.
     """
-    complaint = study._complaint  # noqa: SLF001
+    complaint = study._rejection_reason  # noqa: SLF001
     faults, found = len(study.faults), []
     for plugin, answer in study.plugins.ask(hook, study.faults, only=position, study=study):
         wrong = complaint(hook, answer, study) if complaint is not None else ""

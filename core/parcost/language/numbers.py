@@ -73,7 +73,7 @@ def quantity(
     if unit == "day" and 0 < abs(value) < _size(unit):
         unit = next((name for name in _PARTS_OF_A_DAY if abs(value) >= _size(name)), "s")
     if unit and unit not in PREFIXES:
-        base, own = _kin(unit)
+        base, own = _prefixed_units(unit)
         if not own or value == 0 or _READABLE[0] <= abs(value) / _size(unit) < _READABLE[1]:
             text = round_significant(value / _size(unit), digits)
             return f"{text} {unit}s" if unit == "day" and text != "1" else f"{text} {unit}"
@@ -116,7 +116,7 @@ def prefix_kinds(unit: str) -> Sequence[Mapping[str, float]]:
 
 
 @cache
-def _kin(unit: str) -> tuple[str, Mapping[str, float]]:
+def _prefixed_units(unit: str) -> tuple[str, Mapping[str, float]]:
     """Return the base unit of a unit, and its prefixes of one kind (binary or decimal)."""
     for base in sorted(PREFIXES, key=len, reverse=True):
         prefix = unit.removesuffix(base)

@@ -13,7 +13,7 @@ from parcost.engine.memory import peak_bytes
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.reduce import reduce
 from parcost.engine.replay import Hop, PipelinePlan
-from parcost.engine.schedule_calls import schedule_blame
+from parcost.engine.schedule_calls import name_schedule_plugin
 from parcost.engine.step_costs import WHENS, added_seconds
 from parcost.search.mesh import Places
 from parcost.search.scored_layouts import ScoredLayouts
@@ -37,7 +37,7 @@ def replay_layouts(
 
     *where* has their index in each dimension of the space.
     """
-    with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
+    with name_schedule_plugin(scored.structure.whole, scored.pipeline.schedule):
         step = _replay(scored, where)
     count = len(where[0])
     seconds, bytes_ = (
@@ -116,7 +116,7 @@ def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outc
     assert scored.memory is not None
     places = Places(where)
     terms, memory = (select_terms(some, places) for some in (scored.terms(), scored.memory()))
-    with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
+    with name_schedule_plugin(scored.structure.whole, scored.pipeline.schedule):
         return reduce(_select_pipeline(scored, where), scored.schedule, terms, memory)
 
 

@@ -20,7 +20,7 @@ from parcost.contract.queries import key_of
 from parcost.contract.study import Schedule
 from parcost.contract.terms import Edge, Pass, StageCounts
 from parcost.engine.reduce import term_problem
-from parcost.engine.schedule_calls import schedule_blame
+from parcost.engine.schedule_calls import name_schedule_plugin
 from parcost.engine.shapes import fits_shape, memory_limits_of
 from parcost.engine.study import count_fault
 from parcost.records import replace_values
@@ -129,7 +129,7 @@ class Scores:
                 self._sums[place] = [one for serial, pick in work for one in serial.sums(pick)]
             points = np.arange(len(structure.kept))
             pipeline, schedule = self._pipeline(place, index, points), self._schedule(place, index)
-            with schedule_blame(structure.whole, pipeline.schedule):
+            with name_schedule_plugin(structure.whole, pipeline.schedule):
                 legal = self._select_schedule(structure.legal, index)
                 plan = SketchPlan.for_layouts(schedule, pipeline, legal)
                 rows = self._serial_rows(place, index)
@@ -162,7 +162,7 @@ class Scores:
                 index, m = scored.index, scored.pipeline.micro_batches
                 held = self._schedule_terms(place, index, "memory", memory, Windows())
                 terms = [term for _, term in held]
-                with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
+                with name_schedule_plugin(scored.structure.whole, scored.pipeline.schedule):
                     plan = SketchPlan.for_layouts(scored.schedule, scored.pipeline, scored.legal)
                     bytes_ = peak_memory(plan, m, terms, steady)
                     seconds = at_points(self._serial_bound(place, index), points)
@@ -196,7 +196,7 @@ class Scores:
         """Return layouts of a bound at some points, and whether they are scored on their own."""
         kept = bound.points[points]
         (scored,) = self._layouts(bound.place, kept, {bound.index: which[..., points]})
-        with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
+        with name_schedule_plugin(scored.structure.whole, scored.pipeline.schedule):
             plan = SketchPlan.for_layouts(scored.schedule, scored.pipeline, scored.legal)
         scored = evolve(
             scored,
@@ -260,7 +260,7 @@ class Scores:
         ]
         m = at_points(pipeline.micro_batches, part.where[-1])
         flat = np.ones(len(part), dtype=bool)
-        with schedule_blame(scored.structure.whole, pipeline.schedule):
+        with name_schedule_plugin(scored.structure.whole, pipeline.schedule):
             timed = ScheduleTimes(
                 evolve(pipeline, micro_batches=m), scored.schedule, loads, own, flat
             )

@@ -18,12 +18,12 @@ def setting_text(path: str, field: Field, text: Any, number: float) -> str:
 
     It is *text* itself, unless its value depends on other attributes.
     """
-    if isinstance(text, str) and _says_all(path, field, text):
+    if isinstance(text, str) and _is_self_contained(path, field, text):
         return text
     return literal(float(number), field.dimension) + qualifier(field)
 
 
-def _says_all(path: str, field: Field, text: str) -> bool:
+def _is_self_contained(path: str, field: Field, text: str) -> bool:
     node = setting(path, text)
     if not isinstance(node.value, s.Number):
         return False

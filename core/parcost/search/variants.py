@@ -268,7 +268,7 @@ class Variants:
 
         return self._by_reads(count)
 
-    def _complaint(self, hook: str, answer: Any, study: SpecStudy) -> str:
+    def _rejection_reason(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would reject an answer, or ""."""
         complaint = shape_problem(answer, self.points)
         if hook in _SUMMED and not complaint:
@@ -333,7 +333,7 @@ class Variants:
                 **self.point,
                 **{c.name: i for c, i in zip(self.choices, combination, strict=True)},
             },
-            complaint=self._complaint,
+            rejection_reason=self._rejection_reason,
             cut=None if self.cut is None else partial(self.cut, combination),
             structures=partial(self._structures, combination) if self.point else None,
         )

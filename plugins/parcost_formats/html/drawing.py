@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from parcost import Diagnostic, MissingExtraError, SpecError
 from parcost_formats.html.specification import (
     legend_entry_width,
-    legend_look,
+    legend_style,
     specification,
     theme,
 )
@@ -83,7 +83,7 @@ def _draw(chart: ChartData, study: str) -> str:
     notes = [line for note in chart.notes for line in wrap(note, _NOTE)]
     spec |= {"data": {"values": rows}, "title": {"text": title, "subtitle": notes}}
     look = theme("light")
-    look["legend"] |= legend_look(legend_entry_width(chart), _WIDTH)
+    look["legend"] |= legend_style(legend_entry_width(chart), _WIDTH)
     made: str = _library().vegalite_to_svg(
         spec, vl_version=_VERSION, config=look, allowed_base_urls=[]
     )

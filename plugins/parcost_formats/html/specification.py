@@ -69,7 +69,7 @@ def legend_entry_width(chart: ChartData) -> int:
     return round(_SYMBOL + _LETTER * longest)
 
 
-def legend_look(entry_width: float, width: float) -> dict[str, Any]:
+def legend_style(entry_width: float, width: float) -> dict[str, Any]:
     """Return the style of a legend that fits into *width* pixels without cutting an entry."""
     columns = max(1, min(_MOST_COLUMNS, int(width // entry_width)))
     return {"columns": columns, "labelLimit": max(width - _SYMBOL, _SYMBOL)}

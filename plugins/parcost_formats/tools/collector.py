@@ -19,7 +19,7 @@ from parcost_formats.tools.json_text import JsonEntry, read_object
 from parcost_formats.tools.tables import is_listed, value_of_pattern
 from parcost_formats.tools.yaml_text import read_mapping
 
-__all__ = ["AUTO", "OFF", "TRUTHS", "SettingCollector", "cost_of", "digits"]
+__all__ = ["AUTO", "OFF", "TRUTHS", "SettingCollector", "cost_reason", "digits"]
 __all__ += ["read_configuration", "read_named_configuration"]
 AUTO = "auto"
 #: Words of switches, as the parser of transformers reads them.
@@ -35,16 +35,16 @@ _BATCHES = tuple(
 OFF: tuple[Any, ...] = (None, False, 0, "", "none", "None", "null", {}, [])
 
 
-def cost_of(key: str, value: Any, rules: Mapping[str, Any]) -> str:
+def cost_reason(key: str, value: Any, rules: Mapping[str, Any]) -> str:
     """Return why the value of a key decides the cost, by the first pattern of *rules* that matches.
 
     A rule is the reason, which applies unless the key is off; or a table with the reason, ``why``,
     and all values without effect, ``keep``.
 
     >>> rules = {"mode": {"keep": ["default"], "why": "graphs"}, "sparse_*": "zeros"}
-    >>> cost_of("mode", "default", rules), cost_of("mode", "tuned", rules)
+    >>> cost_reason("mode", "default", rules), cost_reason("mode", "tuned", rules)
     ('', 'graphs')
-    >>> cost_of("sparse_n", 2, rules)
+    >>> cost_reason("sparse_n", 2, rules)
     'zeros'
     """
     rule: Any = value_of_pattern(key, rules)
@@ -331,7 +331,7 @@ class SettingCollector:
         for key, entry in self._entries.items():
             if key in self._results:
                 continue
-            reason, cost = value_of_pattern(key, reasons), cost_of(key, entry.value, costs)
+            reason, cost = value_of_pattern(key, reasons), cost_reason(key, entry.value, costs)
             if cost:
                 self.leave_open(key, cost)
             elif entry.value is None or entry.value == {}:  # as if it were left out

@@ -14,7 +14,7 @@ from typing import Any
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.collector import (
     SettingCollector,
-    cost_of,
+    cost_reason,
     digits,
 )
 from parcost_formats.tools.command_keys import CommandKeys
@@ -75,7 +75,7 @@ def _why(fact: str) -> str:
 def _reject(entries: Mapping[str, JsonEntry]) -> Any:
     """Yield an error for each key that requests an unsupported job."""
     for key, entry in entries.items():
-        if reason := cost_of(key, entry.value, _TABLE["rejected"]):
+        if reason := cost_reason(key, entry.value, _TABLE["rejected"]):
             yield ImportProblem(message=f"`{key}`: {reason}", start=entry.start, end=entry.end)
 
 

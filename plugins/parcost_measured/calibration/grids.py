@@ -87,7 +87,7 @@ def bracket(points: NDArray[np.float64], value: float) -> tuple[int, float]:
 
 
 def axes_of(constants: Sequence[Constant]) -> list[NDArray[np.float64]]:
-    """Return the grid values of each constant, from bound to bound.
+    """Return the grid values of each constant, from its lower to its upper bound.
 
     The longest axes have fewer points if the grid would be too large.
     """

@@ -68,7 +68,7 @@ class ScoredRow:
 
     @property
     def predicted_memory(self) -> float:
-        """The memory in bytes by the counter that was read: that of the device if none is named."""
+        """The memory in bytes by the counter that was read, or of the device if none is named."""
         counters, counter = self.prediction.counters, memory_basis(self.row).split()[0]
         return counters.get(counter, counters.get("device", self.prediction.memory))
 

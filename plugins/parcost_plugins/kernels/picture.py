@@ -197,7 +197,7 @@ def _spec(sides: Container[str]) -> dict[str, Any]:
             *(
                 {
                     **_rows_that(kind="name", side=side),
-                    "mark": {"type": "text", "fontSize": 10, **_side_look(dx, dy)},
+                    "mark": {"type": "text", "fontSize": 10, **_label_offset(dx, dy)},
                     "encoding": {"x": _X, "y": _Y, "text": _NAME},
                 }
                 for side, (dx, dy) in _SIDES.items()
@@ -207,6 +207,6 @@ def _spec(sides: Container[str]) -> dict[str, Any]:
     }
 
 
-def _side_look(dx: int, dy: int) -> dict[str, Any]:
+def _label_offset(dx: int, dy: int) -> dict[str, Any]:
     align = {0: "center", 1: "left", -1: "right"}[dx]
     return {"align": align, "baseline": "middle", "dx": dx * _BESIDE, "dy": dy}

@@ -220,13 +220,13 @@ def memory(study: Study) -> Iterator[Memory]:
         return
     span = rank.all_layers
     if rank.keeps_input("query", "key", "value"):
-        again = rank.recompute.norms or rank.remakes_outputs
+        again = rank.recompute.norms or rank.recomputes_outputs
         yield from rank.saved_input(
             "attention input", span.rerun_all(again), "query", "key", "value"
         )
     for part, _ in _projections(rank):
         kept = rank.keeps(part)  # the output of its product
-        copied = rank.training.framework.repeats_keys and not (kept or rank.remakes_outputs)
+        copied = rank.training.framework.repeats_keys and not (kept or rank.recomputes_outputs)
         symbol = "a" if part == "queries" or copied else "k"
         yield from rank.saved_tensor(part, f"s b {symbol} d e / t", span.rerun_none(kept))
     if rank.model.qk_norm:

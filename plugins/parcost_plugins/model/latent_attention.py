@@ -167,7 +167,7 @@ def memory(study: Study) -> Iterator[Memory]:
         return
     span = rank.all_layers
     up = span.rerun_all(rank.recompute.up_projection)
-    again = span.rerun_all(rank.recompute.norms or rank.remakes_outputs)
+    again = span.rerun_all(rank.recompute.norms or rank.recomputes_outputs)
     copies: Real = 1.0
     if not _fuses_down(rank):
         # Each product keeps the narrow copy that it made; a wide input is one tensor for both.
@@ -177,7 +177,7 @@ def memory(study: Study) -> Iterator[Memory]:
         text, symbols = f"{text} c", {"c": (copies, "")}
     yield from rank.saved_tensor("attention input", text, again, symbols)
     divided = " / t" if rank.layout.sequence_parallel else ""
-    kept, normed = rank.normed_element_text, up.rerun_all(rank.remakes_outputs)
+    kept, normed = rank.normed_element_text, up.rerun_all(rank.recomputes_outputs)
     for name, symbol, width in (
         ("compressed queries", "r", model.q_lora),
         ("compressed keys and values", "l", model.kv_lora),

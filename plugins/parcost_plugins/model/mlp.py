@@ -156,7 +156,7 @@ def memory(study: Study) -> Iterator[Memory]:
     if rank.model.is_nominal or not any(span.count):
         return
     if rank.keeps_input("gate", "up"):
-        again = rank.recompute.norms or rank.remakes_outputs
+        again = rank.recompute.norms or rank.recomputes_outputs
         yield from rank.saved_input("MLP input", span.rerun_all(again), "gate", "up")
     span = span.rerun_all(rank.recompute.mlp)
     kept = [part for part in _parts(rank) if rank.keeps(part)]
@@ -180,14 +180,14 @@ def memory(study: Study) -> Iterator[Memory]:
         yield from rank.saved_tensor(
             "activated gate",
             "s b f e / t",
-            span.rerun_all(rank.recompute.activation or rank.remakes_outputs),
+            span.rerun_all(rank.recompute.activation or rank.recomputes_outputs),
             source=KEPT,
         )
     if rank.keeps_input("down"):
         yield from rank.saved_tensor(
             "MLP activation",
             "s b f q / t",
-            span.rerun_all(rank.recompute.activation or rank.remakes_outputs),
+            span.rerun_all(rank.recompute.activation or rank.recomputes_outputs),
         )
 
 

@@ -311,7 +311,7 @@ def memory(study: Study) -> Iterator[Memory]:
     if found is None:
         return
     rank, model, span = found.rank, found.rank.model, found.rank.moe_layers
-    again, text = rank.recompute.norms or rank.remakes_outputs, rank.residual_text
+    again, text = rank.recompute.norms or rank.recomputes_outputs, rank.residual_text
     if rank.trains_model:  # for the router, whose product stays wide
         yield from rank.saved_tensor(
             "mixture input", f"{text} e", span.rerun_all(again), source=KEPT
@@ -322,7 +322,7 @@ def memory(study: Study) -> Iterator[Memory]:
         yield from rank.saved_tensor(
             "input of shared experts", f"{text} q", span.rerun_all(again), source=KEPT
         )
-    made = span.rerun_all(rank.recompute.activation or rank.remakes_outputs)
+    made = span.rerun_all(rank.recompute.activation or rank.recomputes_outputs)
     counts = {"R": (found.received_tokens, ""), "T": (found.sent, "")}
     yield from rank.saved_tensor(
         "router logits and probabilities",

@@ -102,7 +102,7 @@ def memory(study: Study) -> Iterator[Memory]:
     text, span = rank.residual_text, rank.all_layers
     formula = rank.formula(f"{text} z")
     # A norm that keeps its input in fp32 casts it first: no operator reads the narrower one again.
-    again = rank.recompute.norms or rank.remakes_outputs
+    again = rank.recompute.norms or rank.recomputes_outputs
     casts = rank.fusion.norm == "composite" and bool(model.norms) and not again
     read = map_stages(sub, span.count, span.kept_count) if casts else span.count
     if any(read):

@@ -61,7 +61,7 @@ class LayerSpan:
         rivals = self.rivals
         if rivals is None:
             return map_stages(_at_most_one, self.reruns)
-        return map_stages(_one_without_rival, self.reruns, rivals)
+        return map_stages(_one_without_rivals, self.reruns, rivals)
 
 
 def linear(
@@ -123,5 +123,5 @@ def _at_most_one(n: int) -> int:
     return min(n, 1)
 
 
-def _one_without_rival(n: int, rivals: int) -> int:
+def _one_without_rivals(n: int, rivals: int) -> int:
     return min(n, 1) * (1 - min(rivals, 1))

@@ -226,7 +226,7 @@ class Rank:
         return writes_scores(self.study)
 
     @property
-    def remakes_outputs(self) -> bool:
+    def recomputes_outputs(self) -> bool:
         """Whether backward kernels recompute outputs of norms and activations themselves."""
         framework, chosen = self.training.framework, self.study[KernelChoice].mode
         return framework.remakes_elementwise and (chosen or framework.mode) == "compiled"
@@ -238,7 +238,7 @@ class Rank:
         A norm in operators of PyTorch saves its input in fp32, and the tensor that its gain
         multiplies.
         """
-        composite = self.fusion.norm == "composite" and not self.remakes_outputs
+        composite = self.fusion.norm == "composite" and not self.recomputes_outputs
         return "(4 + e)" if composite else "e"
 
     @property
@@ -281,7 +281,7 @@ class Rank:
 
         A compiled layer keeps no output that its backward pass does not read.
         """
-        if part == "down" and self.remakes_outputs and not self._reads_output:
+        if part == "down" and self.recomputes_outputs and not self._reads_output:
             return False
         chosen = self.study.get(Recompute) if self.training.recompute == "full" else None
         return chosen is not None and chosen.keeps(part, gated=self.model.gated)

@@ -172,10 +172,10 @@ def _checkpoint(study: Study) -> Iterator[Check]:
             shards=checkpoint.shards,
             devices=study[Cluster].devices,
         )
-    yield from _rhythm(study, checkpoint)
+    yield from _checkpoint_interval_checks(study, checkpoint)
 
 
-def _rhythm(study: Study, checkpoint: Checkpoint) -> Iterator[Check]:
+def _checkpoint_interval_checks(study: Study, checkpoint: Checkpoint) -> Iterator[Check]:
     found = checkpoint_cycle(study)
     if found is None:
         return

@@ -29,7 +29,7 @@ PARTS = ("checks", "details", "views")
 def groups(study: Study) -> Iterator[Group]:
     """Place every group of the job, and the groups of experts if there are any."""
     cluster = study[Cluster]
-    ground = study.query(_ground)
+    ground = study.query(_cluster_part)
     placed: list[tuple[Axes, Group]] = []
     for name, axes in Decomposition.from_study(study).axes.items():
         extent = join(axes)
@@ -51,7 +51,7 @@ def groups(study: Study) -> Iterator[Group]:
 
 
 @record(kw_only=True, eq=False)
-class _Ground:
+class _ClusterPart:
     """The part of placement that depends on the cluster and not on the layout."""
 
     levels: Sequence[Tier]
@@ -60,13 +60,13 @@ class _Ground:
     job: Group
 
 
-def _ground(study: Study) -> _Ground:
+def _cluster_part(study: Study) -> _ClusterPart:
     cluster = study[Cluster]
     levels, devices = tiers(cluster), cluster.devices
     rate = getattr(cluster.device, "reduction_bandwidth", None)
     reduction = 0.0 if rate is None else 1 / rate
     job = place("job", [(1.0, devices)], levels, devices, reduction=reduction)
-    return _Ground(
+    return _ClusterPart(
         levels=levels,
         reduction=reduction,
         alone=place("alone", [], levels, devices),

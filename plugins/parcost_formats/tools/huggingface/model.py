@@ -15,7 +15,7 @@ from parcost import (
     ImportedValue,
     Translation,
 )
-from parcost_formats.tools.collector import cost_of
+from parcost_formats.tools.collector import cost_reason
 from parcost_formats.tools.drafts import Draft, Option, digits
 from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.huggingface.families import SWITCHES, TABLE, ModelFamily, is_set
@@ -458,7 +458,7 @@ class Configuration:
         for key, entry in self._entries.items():
             if key in read or key in TABLE["lacking"]["keys"]:
                 continue
-            cost = cost_of(key, entry.value, TABLE["costs"])
+            cost = cost_reason(key, entry.value, TABLE["costs"])
             why = value_of_pattern(key, reasons)
             listed = key in TABLE["costs"] or why or is_listed(key, TABLE["ignored"]["keys"])
             foreign = key in SWITCHES

@@ -37,7 +37,7 @@ from parcost_formats.tools.megatron.model import has_sizes, model_answers, read_
 from parcost_formats.tools.megatron.perf_matrix import read_matrix
 from parcost_formats.tools.megatron.precision import read_precision
 from parcost_formats.tools.megatron.recipe_command import is_recipe_command, read_recipe_command
-from parcost_formats.tools.megatron.rejections import reject, reject_stranger
+from parcost_formats.tools.megatron.rejections import reject, reject_other_tool
 from parcost_formats.tools.megatron.schedule import read_schedule
 from parcost_formats.tools.megatron.tools import (
     ToolJob,
@@ -194,7 +194,7 @@ def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translatio
         _check_values(draft, line.options)
         job = mindspeed_job(draft, line.options)
         if job is None:
-            reject_stranger(draft, line.options, line.entry)
+            reject_other_tool(draft, line.options, line.entry)
     options = ToolOptions(draft, job.options if job else line.options, _VERSION)
     _doubts(options, line)
     if job is not None:

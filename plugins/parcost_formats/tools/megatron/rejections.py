@@ -33,7 +33,7 @@ def reject(options: ToolOptions, entry: Option | None = None) -> None:
         draft.problem(option, _TABLE["optimizers"][option.text])
 
 
-def reject_stranger(draft: Draft, options: Collection[str], entry: Option | None) -> None:
+def reject_other_tool(draft: Draft, options: Collection[str], entry: Option | None) -> None:
     """Reject a script whose *options* have neither a model nor a parallel degree of Megatron-LM.
 
     Scripts of other tools have flags of the same names, such as ``--micro-batch-size``.

@@ -84,7 +84,7 @@ def may_change(path: str, words: Sequence[str], document: str = "") -> bool:
 
 
 def written_paths(words: Sequence[str], document: str = "") -> Sequence[str]:
-    """Return the files, by path or pattern, that a program writes as its words say.
+    """Return the files, by path or pattern, that a program writes according to its words.
 
     >>> written_paths(["tee", "a.json"]), written_paths(["cp", "conf/b.json", "."])
     (['a.json'], ['b.json'])

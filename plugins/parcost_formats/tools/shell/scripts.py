@@ -198,8 +198,8 @@ def read_script(
     """Return the variables and commands of the script *text*.
 
     *environment* has values that replace variables of the script; ``1`` is its first argument.
-    *neighbor* returns the texts of sourced files. The number of a job of Slurm is 0 where the name
-    of a configuration has it.
+    *neighbor* returns the texts of sourced files. In the name of a configuration, the number of the
+    Slurm job is taken as 0.
 
     Raises:
         ShellTextError: The text is not a script, or its expansion is too large.

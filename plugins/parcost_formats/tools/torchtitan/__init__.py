@@ -17,7 +17,7 @@ from parcost import (
     hookimpl,
 )
 from parcost_formats.tools.answers import answer_to, asked_attribute
-from parcost_formats.tools.collector import cost_of
+from parcost_formats.tools.collector import cost_reason
 from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.megatron.flags import CommandLine
@@ -125,7 +125,7 @@ def _translation(
             draft.ignore(option, tables["reasons"][option.name])
         elif is_listed(option.name, tables["unread"]):
             value = None if option.texts in ((), ("false",)) else " ".join(option.texts)
-            if reason := cost_of(option.name, value, tables["unread"]):
+            if reason := cost_reason(option.name, value, tables["unread"]):
                 draft.leave(option, reason)
             else:
                 draft.ignore(option, "it is the default")

@@ -1,7 +1,8 @@
 """Execution traces of MLCommons Chakra: ``parcost timeline --format chakra --out FOLDER``.
 
 There is a file for each rank, ``NAME.RANK.et``, and ``comm_group.json`` with the ranks of each
-group: the workload format of astra-sim. Made by protobuf, which the extra ``chakra`` installs.
+group: the workload format of astra-sim. Protobuf, which the extra ``chakra`` installs, encodes
+them.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def section(study: Study) -> Iterator[Section]:
             d.splits,
             _saving(d, layout),
             _level_names(study.group(d.attribute), study),
-            _burden(d, study),
+            _communication_text(d, study),
         )
         for d in used
     ]
@@ -79,7 +79,7 @@ def _saving(dimension: _ParallelDimension, layout: Layout) -> str:
     )[layout.zero]
 
 
-def _burden(dimension: _ParallelDimension, study: Study) -> str:
+def _communication_text(dimension: _ParallelDimension, study: Study) -> str:
     """Return the communication of a dimension and its frequency, as text."""
     layout = study[Layout]
     if dimension.attribute == "tp" and layout.sequence_parallel:
