@@ -12,14 +12,14 @@ from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
 from parcost_plugins.vocabulary.hardware import Cluster
 
 _SHOWN = "min(M + k, max(M, C))"
-_BLOCKS = "k in freed blocks that the allocator keeps"
+_BLOCKS = "k free blocks that the allocator keeps"
 
 
 def used_memory(study: Study, outcome: Outcome) -> Formula:
     """Return the memory in use on the first device, in bytes, as nvidia-smi shows it."""
     needed = outcome.device_memory[0]
     symbols = _symbols(study, needed, outcome.device_reserved[0])
-    return formula(_SHOWN, symbols, source=f"nvidia-smi, {_BLOCKS}")
+    return formula(f"{_SHOWN}, {_BLOCKS}", symbols, source="nvidia-smi")
 
 
 def reserved_memory(study: Study, outcome: Outcome) -> Formula:
@@ -29,9 +29,9 @@ def reserved_memory(study: Study, outcome: Outcome) -> Formula:
         reserved = maximum(reserved, bytes_)
     symbols = _symbols(study, outcome.memory_bytes, reserved)
     return formula(
-        f"{_SHOWN} - o, o outside of the allocator",
+        f"{_SHOWN} - o, {_BLOCKS}, o outside of it",
         {**symbols, "o": (_tagged(outcome, OUTSIDE), "B")},
-        source=f"torch.cuda.max_memory_reserved, {_BLOCKS}",
+        source="torch.cuda.max_memory_reserved",
     )
 
 
