@@ -949,10 +949,10 @@ def test_a_configuration_of_the_library_is_where_a_job_starts() -> None:
 
 
 def test_a_configuration_of_the_library_that_is_not_known_is_an_error() -> None:
-    text = LIBRARY.replace("= llama3_8b()", "= llama3_405b()")
+    text = LIBRARY.replace("= llama3_8b()", "= llama3_3b()")
     options = ImportOptions(recipe="tensor")
     (problem,) = Torchtitan().read(ImportFile("jobs.py", text, options)).problems
-    assert "`llama3_405b` makes the configuration and is defined in another file" in problem.message
+    assert "`llama3_3b` makes the configuration and is defined in another file" in problem.message
 
 
 @pytest.mark.parametrize(

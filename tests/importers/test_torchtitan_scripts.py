@@ -121,3 +121,119 @@ def test_a_family_in_no_table_asks_for_a_configuration_of_the_model_first() -> N
     found = read(TOML.replace('name = "llama3"', 'name = "qwen3_next"'))
     (question,) = [one for one in found.questions if one.attribute == "model"]
     assert question.answers[0] == "--use config.json"
+
+
+CHUNKS = ("--set", "training.loss_chunks=8")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "NGPU=4 MODULE=llama3 CONFIG=llama3_70b ./run_train.sh --training.seq-len 4096\n",
+        (
+            "export MODULE=torchtitan_recipes.tests.models.llama3 CONFIG=llama3_70b NGPU=4\n"
+            "bash run_train.sh --training.seq_len=4096\n"
+        ),
+        (
+            "srun torchrun --nnodes 2 --nproc_per_node 2 -m torchtitan.train --module llama3 "
+            '--config llama3_70b --training.seq_len 4096 "$@"\n'
+        ),
+        (
+            "torchrun --nproc_per_node=4 -m torchtitan.train --config=llama3_70b \\\n"
+            "  --module=llama3 --training.seq_len=4096\n"
+        ),
+    ],
+)
+def test_a_command_names_a_configuration_of_the_library(run_command: Run, script: str) -> None:
+    """The 70B of torchtitan's registry has 8 ranks of tensor parallelism, which the flag halves."""
+    script = script.replace("4096", "4096 --parallelism.tensor_parallel_degree 4")
+    done = run_command("import", "go.sh", *CHUNKS, files={"go.sh": script})
+    assert done.code == 0, done.err
+    text = " ".join(done.out.split())
+    for part in ("models.llama31_70b", "tp = 4 ", "micro_batch = 8 ", "sequence = 4096 "):
+        assert part in text
+    assert "recompute = full @assumed(" in text
+    assert "devices = 4 " in text or "devices = 2 * 2" in text
+
+
+OWN = """\
+from torchtitan.models.llama3 import model_registry
+from torchtitan.trainer import Trainer
+
+def small() -> Trainer.Config:
+    return Trainer.Config(model_spec=model_registry("8B"), training=TrainingConfig(local_batch_size=4))
+
+def long() -> Trainer.Config:
+    config = small()
+    config.training.seq_len = 16384
+    return config
+"""
+
+
+@pytest.mark.parametrize("path", ["config_registry.py", "own/jobs/config_registry.py"])
+def test_a_command_names_a_configuration_of_a_file(run_command: Run, path: str) -> None:
+    script = "NGPU=8 MODULE=own.jobs CONFIG=long ./run_train.sh --training.local_batch_size 2\n"
+    done = run_command("import", "go.sh", files={"go.sh": script, path: OWN})
+    assert done.code == 0, done.err
+    text = " ".join(done.out.split())
+    for part in ("models.llama3_8b", "micro_batch = 2 ", "sequence = 16_384 "):
+        assert part in text.replace("16384", "16_384")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("MODULE=llama3 CONFIG=llama3_tiny", "`llama3_tiny` is a function of `llama3/config_registry.py`"),
+        ("MODULE=fork.models.llama3 CONFIG=llama3_8b", "--recipe llama3_8b` with --set for the rest"),
+        ("MODULE=qwen3 CONFIG=llama3_8b", "`llama3_8b` is a function of `qwen3/config_registry.py`"),
+        ("MODULE=llama3 CONFIG=$JOB", "`JOB` is not set in the file"),
+        ("MODULE=llama3 CONFIG=''", "the command of torchtitan is not read"),
+    ],
+)  # fmt: skip
+def test_a_configuration_that_is_not_there_is_refused(
+    run_command: Run, name: str, message: str
+) -> None:
+    done = run_command("import", "go.sh", files={"go.sh": f"{name} ./run_train.sh\n"})
+    assert done.code == 2
+    assert message in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        ("--training.steps 10 activation-checkpoint:full", "recompute = full # activation-checkpoint:full"),
+        ("activation_checkpoint:full-ac --training.steps 9", "recompute = full # activation"),
+        ("--compile.enable activation-checkpoint:none", "recompute = none # activation-checkpoint:none"),
+        ("--training.num-tokens-per-train-step 65536", "framework = torchtitan_2026_08"),
+    ],
+)  # fmt: skip
+def test_classes_of_parts_in_a_command(run_command: Run, more: str, part: str) -> None:
+    """The class of a part is a word of its own, which was read as a value of the flag before it."""
+    script = f"MODULE=qwen3 CONFIG=qwen3_1_7b ./run_train.sh {more}\n"
+    done = run_command("import", "go.sh", *CHUNKS, files={"go.sh": script})
+    assert done.code == 0, done.err
+    assert part in " ".join(done.out.split())
+
+
+def test_a_class_that_is_not_known_is_asked_for(run_command: Run) -> None:
+    script = "MODULE=qwen3 CONFIG=qwen3_1_7b ./run_train.sh --training.steps 5 loss:own\n"
+    done = run_command("import", "go.sh", files={"go.sh": script})
+    assert "`training.loss_chunks` is not known: `loss:own`" in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "parts"),
+    [
+        ("llama3_405b", 64, ("precisions.fp8_torchao", "mode = compiled", "tensor = pipelined")),
+        ("deepseek_v3_16b", 8, ("ep = 8 ", "loss = logits", "mode = eager")),
+    ],
+)
+def test_configurations_of_the_library_with_more_keys(
+    run_command: Run, name: str, devices: int, parts: tuple[str, ...]
+) -> None:
+    module = name.rpartition("_")[0]
+    script = f"NGPU={devices} MODULE={module} CONFIG={name} ./run_train.sh\n"
+    done = run_command("import", "go.sh", *CHUNKS, files={"go.sh": script})
+    assert done.code == 0, done.err
+    for part in parts:
+        assert part in " ".join(done.out.split())

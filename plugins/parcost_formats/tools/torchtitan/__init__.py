@@ -64,8 +64,10 @@ class Torchtitan(JobImporter):
         """Return the job of the configuration that the options of the user choose."""
         draft = Draft(dict.fromkeys(_KINDS, ""))
         if is_command(file.name, file.text):
-            fields, place, line = read_command(file)
-            return _translation(draft, fields, place, file.options, python=False, line=line)
+            fields, place, line, python, unread = read_command(file)
+            for option in unread:
+                draft.leave(option, option.unread)
+            return _translation(draft, fields, place, file.options, python=python, line=line)
         python = file.name.endswith(".py")
         place = file.name
         if python:

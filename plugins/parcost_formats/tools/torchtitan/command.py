@@ -1,4 +1,7 @@
-"""Commands of torchtitan in scripts: ``train.py --job.config_file a.toml --section.key value``."""
+"""Commands of torchtitan in scripts: ``train.py --job.config_file a.toml --section.key value``.
+
+Since 2026 a command names a configuration in Python: ``--module llama3 --config llama3_8b``.
+"""
 
 from __future__ import annotations
 
@@ -22,31 +25,48 @@ from parcost_formats.tools.shell.scripts import (
     read_script_file,
 )
 from parcost_formats.tools.torchtitan.python_text import texts
+from parcost_formats.tools.torchtitan.registry import CONFIG, MODULE, read_registry
 from parcost_formats.tools.torchtitan.toml_text import field_name, read_toml
 from parcost_formats.tools.yaml_text import read_value
 
 _FILE = "job.config_file"
 _COMMAND = re.compile(r"--job\.config[_-]file\b")
 _VARIABLE = re.compile(r"\bCONFIG_FILE=\S{0,300}?\.toml\b")
+_FLAG = re.compile(r"\s--module[ =]")
+_CHOICES = re.compile(r"\bMOD(?:ULE|EL)="), re.compile(r"\bCONFIG=")
+_NAMES = {MODULE: ("MODULE", "MODEL"), CONFIG: ("CONFIG",)}  # variables of `run_train.sh`
+_MODIFIER = re.compile(r"([a-z][\w-]*):([a-z][\w-]*)")  # the class of a part: `loss:chunked`
+_PARTS = ("activation_checkpoint", "dataloader", "loss", "lr_scheduler", "model_spec", "optimizer")
+_RECOMPUTE = re.compile(r"(full|selective|memory[-_]budget|none)(?:[-_]ac)?")
 _STARTER = re.compile(r"(?:^|/)run_(?:llama_)?train\.sh$")
 _RANKS = "NGPU"  # of `run_train.sh`
 _RANKS_THERE = "8"
 
 
 class TitanCommand(NamedTuple):
-    """The *fields* that a command sets, the *place* of its file, and the *line* of its launcher."""
+    """The *fields* that a command sets, the *place* of its file, and the *line* of its launcher.
+
+    *python* says whether that file is in Python, and *unread* are calls in it that are not read.
+    """
 
     fields: dict[str, Option]
     place: str
     line: CommandLine
+    python: bool = False
+    unread: Sequence[Option] = ()
 
 
 def is_command(name: str, text: str) -> bool:
-    """Return whether a script starts torchtitan with a configuration in TOML."""
+    """Return whether a script starts torchtitan with a configuration."""
     if not name.endswith(SCRIPT_ENDINGS):
         return False
     started = "run_train.sh" in text or "run_llama_train.sh" in text
-    return bool(_COMMAND.search(text) or (started and _VARIABLE.search(text)))
+    return bool(
+        _COMMAND.search(text)
+        or (started and _VARIABLE.search(text))
+        or (started and all(one.search(text) for one in _CHOICES))
+        or ("torchtitan.train" in text and _FLAG.search(text))
+    )
 
 
 def read_command(file: ImportFile) -> TitanCommand:
@@ -70,13 +90,19 @@ def read_command(file: ImportFile) -> TitanCommand:
     script = script.start_from(call.written, call.folder)
     given = {one.name: one for one in _arguments(arguments)}
     named = given.pop(_FILE, None)
-    if named is None:
-        raise error_at(arguments[0], "the command names no configuration", "add --job.config_file")
-    place, fields = _read_file(file, script, named)
     ranks = read_launcher(launcher)
     if launcher and _STARTER.search(launcher[-1].text):
         ranks["nproc-per-node"] = _ranks(call, launcher[-1])
-    return TitanCommand({**fields, **given}, place, CommandLine({}, ranks, (), (), (), script))
+    line = CommandLine({}, ranks, (), (), (), script)
+    if named is None:
+        first = arguments[0]
+        near = Option(name="", key="", start=first.start, end=first.end)
+        job = read_registry(file, script, given, near)
+        return TitanCommand(
+            {**job.fields, **given}, job.place, line, python=True, unread=job.unread
+        )
+    place, fields = _read_file(file, script, named)
+    return TitanCommand({**fields, **given}, place, line)
 
 
 def set_devices(draft: Draft, line: CommandLine) -> None:
@@ -101,20 +127,36 @@ def _read_start(
     """Return a command of torchtitan with the words up to its program, and the words after it."""
     words = open_words([*call.words, *call.conditional])
     for at, word in enumerate(words):
-        if word.text.partition("=")[0].replace("-", "_") == f"__{_FILE}":
-            programs = [
-                place
-                for place in range(at)
-                if words[place].text.endswith((".py", ".train"))
-                and not words[place].text.startswith("-")
-            ]
+        flag = word.text.partition("=")[0].replace("-", "_")
+        programs = [
+            place
+            for place in range(at)
+            if words[place].text.endswith((".py", ".train"))
+            and not words[place].text.startswith("-")
+        ]
+        if flag == f"__{_FILE}" or (
+            flag == f"__{MODULE}" and programs and words[programs[0]].text.endswith(".train")
+        ):
             first = programs[0] + 1 if programs else at
             return call, words[:first], words[first:]
-        if _STARTER.search(word.text) and "CONFIG_FILE" in call.environment:
-            named = call.environment["CONFIG_FILE"]
-            flag = named._replace(text=f"--{_FILE}={named.text}")
-            return call, words[: at + 1], [flag, *words[at + 1 :]]
+        if _STARTER.search(word.text) and (flags := _flags_of_starter(call)):
+            return call, words[: at + 1], [*flags, *words[at + 1 :]]
     return None
+
+
+def _flags_of_starter(call: ScriptCall) -> Sequence[ShellField]:
+    """Return the flags that ``run_train.sh`` makes of variables."""
+    file = call.environment.get("CONFIG_FILE")
+    if file is not None:
+        return [file._replace(text=f"--{_FILE}={file.text}")]
+    found = {
+        name: next((call.environment[one] for one in names if one in call.environment), None)
+        for name, names in _NAMES.items()
+    }
+    named = found[CONFIG]
+    if named is None or not (named.text or named.unread):
+        return []
+    return [one._replace(text=f"--{key}={one.text}") for key, one in found.items() if one]
 
 
 def _ranks(call: ScriptCall, starter: ShellField) -> Option:
@@ -132,12 +174,33 @@ def _arguments(words: Sequence[ShellField]) -> Iterator[Option]:
     """Yield the fields that the arguments of a command set."""
     run: list[ShellField] = []
     for word in [*words, None]:
-        if word is None or word.text.startswith("--"):
+        modifier = _MODIFIER.fullmatch(word.text) if word is not None else None
+        if modifier and modifier[1].replace("-", "_") not in _PARTS:
+            modifier = None
+        if word is None or word.text.startswith("--") or modifier:
             if run and run[0].text.startswith("--"):
                 yield _field(run)
             run = []
-        if word is not None and word.unread != ARGUMENTS:
+        if word is not None and modifier:
+            yield _part(word, modifier[1], modifier[2])
+        elif word is not None and word.unread != ARGUMENTS:
             run.append(word)
+
+
+def _part(word: ShellField, name: str, choice: str) -> Option:
+    """Return the class of a part of the configuration: ``activation-checkpoint:full``."""
+    name, mode = name.replace("-", "_"), _RECOMPUTE.fullmatch(choice)
+    known = name == "activation_checkpoint" and mode is not None
+    return Option(
+        name=f"{name}.mode" if known else name,
+        key=word.text,
+        texts=(mode[1].replace("-", "_"),) if known and mode else (),
+        start=word.start,
+        end=word.end,
+        unread=word.unread or ("" if known else "parcost does not know this choice"),
+        assumption=word.assumption,
+        answers=word.answers,
+    )
 
 
 def _field(run: Sequence[ShellField]) -> Option:

@@ -164,7 +164,10 @@ class _TitanLibrary(CodeLibrary):
         made = Entity(_JOB, node)
         for path, value in own.items():
             section, _, attribute = path.partition(".")
-            if section != "model":
+            if path == "model.converters":
+                parts = [Entity(f"{one}.Config", node) for one in value]
+                made.cells["model_converters"] = Cell(parts, node, shown, why)
+            elif section != "model":
                 part = made.cells.setdefault(section, Cell(Entity(IMPLIED, node), node, section))
                 part.value.cells[attribute] = Cell(value, node, shown, why)
         model = Entity(name, node, {_FIRST: Cell(own["model.flavor"], node, shown)})
