@@ -72,7 +72,7 @@ def test_the_fabric_to_add_is_that_of_the_device(
 @pytest.mark.slow
 def test_a_device_without_a_fabric_in_the_catalogue_has_one_to_choose(run_command: Run) -> None:
     """AWS Trainium on the links of an H100 would be another machine."""
-    for device in ("trainium2", "tpu_v7", "inferentia2"):
+    for device in ("trainium1", "inferentia2"):
         options = ("--use", f"catalog.devices.{device}", *MACHINE[4:])
         done = run_command("eval", *options, "config.json", "ds.json", files=FILES)
         assert "help: add options such as --use catalog.fabrics.NAME\n" in done.err, device
@@ -104,7 +104,7 @@ def test_all_questions_are_one_error(run_command: Run) -> None:
     assert done.code == 2
     assert done.err.count("error[import-question]") == 1
     assert "`training.micro_batch`" in done.err
-    assert "`layout.zero`" in done.err
+    assert "`training.precision`" in done.err
     assert "--set training.micro_batch=1" in " ".join(done.err.split())
 
 

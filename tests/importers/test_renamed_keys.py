@@ -253,9 +253,15 @@ def test_a_misspelled_key_of_a_file_that_a_command_names_asks(run_command: Run) 
     )
     machine = ["--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"]
     done = run_command("check", *machine, "run.sh", files={"run.sh": job, "zero.json": zero})
-    assert "not known: `layout.zero`, `overlap.gradients`" in done.out
+    assert "not known: `training.precision`, `layout.zero`, `overlap.gradients`" in done.out
     assert done.out.count("`zero_optimization.stage` was probably meant") == 1
-    assert "--set layout.zero=3 --set overlap.gradients=on" in done.out
+    answers = ["--use", "catalog.precisions.bf16_zero", "--set", "layout.zero=3"]
+    answers += ["--set", "overlap.gradients=on"]
+    assert " ".join(answers) in done.out
+    done = run_command(
+        "check", *machine, *answers, "run.sh", files={"run.sh": job, "zero.json": zero}
+    )
+    assert done.code == 0, done.out
     files = {"run.sh": job, "zero.json": zero.replace("stge", "stage")}
     assert run_command("check", *machine, "run.sh", files=files).code == 0
 

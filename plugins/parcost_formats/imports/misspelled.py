@@ -14,6 +14,7 @@ from functools import cache
 from attrs import evolve
 
 from parcost.contract.importers import (
+    ImportedBlock,
     ImportedKey,
     ImportedValue,
     Importer,
@@ -75,6 +76,7 @@ def with_corrections(
         ]
         asked = {one.attribute for one in questions}
         questions += (one for one in found if not _is_asked(one.attribute, asked))
+        translation = _with_open_entries(translation, found)
         if key in unknown:
             unknown.remove(key)
         else:
@@ -85,6 +87,32 @@ def with_corrections(
             why = f"`{usual}` was probably meant, and has this value by default"
             unknown.append(evolve(key, attribute="", reason=why))
     return evolve(translation, questions=questions, unknown=unknown, ignored=ignored)
+
+
+def _with_open_entries(
+    translation: Translation, questions: Collection[ImportQuestion]
+) -> Translation:
+    """Return a translation whose catalogue entries that are asked for give way to an answer."""
+    open_paths = {path: one.reason for one in questions for path in one.also[:1]}
+    if not open_paths:
+        return translation
+    names = {
+        f"training.{path.rpartition('.')[2].removesuffix('s')}": why
+        for path, why in open_paths.items()
+    }
+
+    def open_block(block: ImportedBlock) -> ImportedBlock:
+        settings = [
+            evolve(one, assumption=one.assumption or names.get(f"{block.kind}.{one.name}", ""))
+            for one in block.settings
+        ]
+        return evolve(block, settings=settings, blocks=[*map(open_block, block.blocks)])
+
+    uses = [
+        evolve(one, assumption=one.assumption or open_paths.get(_folder(one), ""))
+        for one in translation.uses
+    ]
+    return evolve(translation, uses=uses, blocks=[*map(open_block, translation.blocks)])
 
 
 def _is_asked(attribute: str, asked: Collection[str]) -> bool:
