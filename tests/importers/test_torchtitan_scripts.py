@@ -215,7 +215,7 @@ def test_classes_of_parts_in_a_command(run_command: Run, more: str, part: str) -
     assert part in " ".join(done.out.split())
 
 
-def test_a_class_that_is_not_known_is_asked_for(run_command: Run) -> None:
+def test_a_loss_of_another_class_is_a_question(run_command: Run) -> None:
     script = "MODULE=qwen3 CONFIG=qwen3_1_7b ./run_train.sh --training.steps 5 loss:own\n"
     done = run_command("import", "go.sh", files={"go.sh": script})
     assert "`training.loss_chunks` is not known: `loss:own`" in " ".join(done.err.split())
