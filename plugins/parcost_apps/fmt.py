@@ -108,7 +108,7 @@ def _format(source: Source) -> str:
     """Return the text of *source* in the canonical form.
 
     Raises:
-        SpecError: It has syntax errors.
+        SpecError: The source has syntax errors.
     """
     from parcost.language.errors import SpecError
     from parcost.language.format import format_text

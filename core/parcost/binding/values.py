@@ -101,7 +101,7 @@ def number(value: Value, span: Span) -> Quantity:
     """Return *value* if it is a quantity.
 
     Raises:
-        SpecError: It is something else.
+        SpecError: The value is of another kind.
     """
     if isinstance(value, Quantity):
         return value
@@ -156,7 +156,7 @@ def finite(result: Any, span: Span, *, masked: bool = False) -> Any:
     """Return *result* if all its elements are finite.
 
     Raises:
-        SpecError: It overflowed.
+        SpecError: An element overflowed.
     """
     if isinstance(result, (float, int)):
         good = math.isfinite(result)

@@ -478,7 +478,7 @@ class Study(ABC):
         """Return the step time and the memory of the study, even if it is invalid.
 
         Raises:
-            SpecError: It has nothing to train, or no schedule.
+            SpecError: The study has nothing to train, or no schedule.
             PluginError: The op order of the schedule is invalid.
         """
 

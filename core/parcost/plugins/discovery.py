@@ -400,7 +400,7 @@ def _names_in(
     """Return the names that a *variable* of a module lists; all must be in *known*.
 
     Raises:
-        TypeError: It lists something else.
+        TypeError: The variable lists something other than names.
     """
     names = vars(module).get(variable, ())
     if not isinstance(names, (list, tuple)) or not all(

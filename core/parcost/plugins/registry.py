@@ -248,7 +248,7 @@ def _name(hook: str, thing: Any) -> str:
     """Return the name under which *thing* is registered.
 
     Raises:
-        OfferError: It is not of the type of *hook*.
+        OfferError: The object is not of the type of *hook*.
     """
     if hook == "blocks":
         if not isinstance(thing, type):
@@ -308,7 +308,7 @@ def _word(name: Any) -> str:
     """Return *name* if it can be written in a spec.
 
     Raises:
-        OfferError: It cannot.
+        OfferError: The name cannot be written in a spec.
     """
     if not isinstance(name, str):
         raise OfferError(f"returned something with the name {quote(name)}, which is not a text")

@@ -55,7 +55,7 @@ def texts(path: str) -> Iterator[tuple[str, bytes]]:
     Hidden and compiled files, and special files such as pipes, are skipped.
 
     Raises:
-        SpecError: It cannot be read, or is too large.
+        SpecError: A file cannot be read, or is too large.
     """
     place = Path(path)
     if not place.is_dir():
@@ -89,7 +89,7 @@ def module_of(path: str) -> object:
 
     Raises:
         ImportError: There is no module, or it has no hook.
-        SpecError: It cannot be read, or is too large.
+        SpecError: A file cannot be read, or is too large.
     """
     place = Path(path).resolve()
     hashed = sha256(f"{place}".encode("utf-8", "surrogatepass"))

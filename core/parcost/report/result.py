@@ -91,7 +91,7 @@ class Result:
         """Return the value of the figure called *name*, details included.
 
         Raises:
-            KeyError: There is none, because no plugin provides it or the study is invalid.
+            KeyError: No plugin provides the figure, or the study is invalid.
         """
         for _, figure in self.figures:
             if figure.name == name:

@@ -25,7 +25,7 @@ def objective_of(study: Study, name: str) -> Objective:
     """Return the objective called *name*, or the only one whose name starts with ``name_``.
 
     Raises:
-        SpecError: There is none, or the study lacks what it needs.
+        SpecError: No objective has the name, or the study lacks an input of it.
     """
     every: dict[str, Objective] = {o.name: o for _, o in study.contributions("objectives")}
     longer = [full for full in every if full.startswith(f"{name}_")]

@@ -44,7 +44,7 @@ def evaluate_layout(
     """Return the evaluation of *scenario* with these *values*.
 
     Raises:
-        SpecError: It cannot be bound, or there is no such objective.
+        SpecError: The scenario cannot be bound, or there is no such objective.
     """
     result = scenario.replace(settings(scenario, values)).evaluate().result
     study, outcome = result.study, result.outcome

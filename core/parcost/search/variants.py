@@ -203,7 +203,7 @@ class Variants:
         """Raise if *reads* contains a choice: *what* must be equal for all layouts.
 
         Raises:
-            SpecError: It depends on a choice.
+            SpecError: *what* depends on a choice.
         """
         names = [self.choices[k].name for k in sorted(reads) if k >= 0 and self.shape[k] > 1]
         if names:

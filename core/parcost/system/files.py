@@ -80,7 +80,7 @@ def read_stdin(kind: Kind) -> bytes:
     """Return the content of stdin.
 
     Raises:
-        SpecError: It cannot be read, or is too large.
+        SpecError: Stdin cannot be read, or is too large.
     """
     if sys.stdin is None:
         raise failure("unreadable-file", f"`{_STDIN}` cannot be read: it is closed", _STDIN)
@@ -120,7 +120,7 @@ def decode(data: bytes, name: str, first: int = 1) -> str:
     """Return *data* as text without a byte order mark; *first* is the number of its first line.
 
     Raises:
-        SpecError: It is not UTF-8.
+        SpecError: The data is not UTF-8.
     """
     try:
         return data.decode("utf-8-sig" if first == 1 else "utf-8")
@@ -135,7 +135,7 @@ def check_size(data: bytes, kind: Kind, name: str) -> bytes:
     """Return *data*, which does not come from a file.
 
     Raises:
-        SpecError: It is too large.
+        SpecError: The data is too large.
     """
     if len(data) > kind.limit:
         raise _too_large(name, kind)

@@ -43,7 +43,7 @@ def rename(
     """Return the spans to replace with *new*, by file.
 
     Raises:
-        RenameError: It may not be changed, or not into *new*.
+        RenameError: The name may not be changed, or not into *new*.
     """
     found = _occurrence(analysis, offset)
     old = found.referent.name

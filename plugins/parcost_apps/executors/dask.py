@@ -114,7 +114,7 @@ def _call_within(seconds: float, call: Callable[[], T]) -> T:
     """Return ``call()`` under a time limit that also holds for name resolution and handshakes.
 
     Raises:
-        TimeoutError: It takes longer.
+        TimeoutError: The call takes longer.
     """
     done: Future[T] = Future()
 

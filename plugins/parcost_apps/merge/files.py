@@ -71,7 +71,7 @@ def join_files(shards: Mapping[str, Shard]) -> list[str]:
     """Return the paths of *shards* in the order of the run.
 
     Raises:
-        ShardError: They belong to several runs, or some are missing, or given twice.
+        ShardError: The shards belong to several runs, or some are missing, or given twice.
     """
     first, *_ = shards
     one = shards[first]

@@ -60,8 +60,8 @@ async def read_body(request: Request, keys: Sequence[str]) -> Mapping[str, Any]:
     """Parse the JSON object in the body of *request*; only *keys* are accepted.
 
     Raises:
-        BodyError: It is too large, comes too slowly, is not an object of JSON, or has other keys or
-            a key twice.
+        BodyError: The body is too large, comes too slowly, is not an object of JSON, or has other
+            keys or a key twice.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -110,7 +110,8 @@ def change_of(body: Mapping[str, Any]) -> FormChange:
     """Return the values that a body sets.
 
     Raises:
-        BodyError: It has no attributes with texts, or imports a name that is not a catalogue entry.
+        BodyError: The body has no attributes with texts, or imports a name that is not a
+            catalogue entry.
     """
     values, uses = body.get("set", {}), body.get("use", [])
     if not isinstance(values, dict) or len(values) > _MOST_VALUES:
@@ -145,7 +146,7 @@ def page_of(body: Mapping[str, Any]) -> str:
     """Return the identifier that a page has chosen for itself.
 
     Raises:
-        BodyError: It is not a word.
+        BodyError: The identifier is not a word.
     """
     name = body.get("page", "")
     if not isinstance(name, str) or not (name == "" or _WORD.fullmatch(name.replace("-", ""))):

@@ -67,7 +67,7 @@ class EvaluationProcess:
         """Return the answer to a task, as JSON. One task runs at a time.
 
         Raises:
-            OutOfTimeError: It takes longer than *seconds*; the process is ended.
+            OutOfTimeError: The answer takes longer than *seconds*; the process is ended.
             EndedError: The process is ended, by :meth:`end` or by a fault.
         """
         with self._lock:

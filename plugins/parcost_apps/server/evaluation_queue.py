@@ -43,7 +43,7 @@ class EvaluationQueue:
         Raises:
             SupersededError: The page has asked for something newer meanwhile.
             BusyError: Too many pages wait.
-            OutOfTimeError: It takes longer than the limit.
+            OutOfTimeError: The answer takes longer than the limit.
             EndedError: The process ended by itself.
         """
         if page not in self._newest and len(self._newest) >= _MOST_WAITING:

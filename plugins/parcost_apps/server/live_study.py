@@ -189,7 +189,7 @@ class LiveStudy:
         """Return the scenario with a *change*.
 
         Raises:
-            SpecError: It cannot be bound.
+            SpecError: The scenario cannot be bound.
         """
         own = self.subject
         known = {

@@ -32,7 +32,7 @@ class Parquet(FileExporter):
         """Write the file at *path*.
 
         Raises:
-            OSError: There is no room for it.
+            OSError: The disk is full.
             MissingExtraError: DuckDB is not installed.
             PluginError: DuckDB cannot write every row.
         """

@@ -21,7 +21,7 @@ def asked_attribute(answer: str) -> str:
     'model'
 
     Raises:
-        KeyError: It sets no attribute of its own, such as ``--use train.yaml``.
+        KeyError: The option sets no attribute of its own, such as ``--use train.yaml``.
     """
     kind, _, value = answer.partition(" ")
     if kind == "--set":

@@ -57,7 +57,7 @@ def read_configuration(name: str, text: str) -> Mapping[str, JsonEntry]:
     """Parse a JSON or YAML file into entries by key.
 
     Raises:
-        FileError: It is no such file.
+        FileError: The file is not JSON or YAML.
     """
     return read_object(text) if name.endswith(".json") else read_mapping(text)
 
@@ -66,7 +66,7 @@ def read_named_configuration(name: str, text: str, place: Place) -> Mapping[str,
     """Parse a file that a word or a key at *place* names.
 
     Raises:
-        FileError: It is no such file; the error is at the place.
+        FileError: The file is not JSON or YAML; the error is at *place*.
     """
     try:
         return read_configuration(name, text)

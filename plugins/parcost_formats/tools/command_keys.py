@@ -30,7 +30,7 @@ class CommandKeys:
         """Add the keys of the configuration that *word* names, where the command leaves them out.
 
         Raises:
-            FileError: It is not beside the script, or it is not read.
+            FileError: The configuration is not beside the script, or cannot be read.
         """
         find, places = script.neighbor(file.neighbor), list_places(word.text, script)
         place = next(filter(find, places), "")

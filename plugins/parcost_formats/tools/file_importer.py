@@ -69,5 +69,5 @@ class FileImporter(Importer):
         """Return the blocks of a file.
 
         Raises:
-            FileError: It is not in its format, or its job cannot be read.
+            FileError: The file is not in the format of the tool, or its job cannot be read.
         """

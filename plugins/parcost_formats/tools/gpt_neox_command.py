@@ -146,7 +146,7 @@ def _add(found: NeoxFiles, file: ImportFile, script: Script, word: ShellField, p
     """Add a configuration.
 
     Raises:
-        FileError: It is not in the folder of the script.
+        FileError: The configuration is not in the folder of the script.
     """
     find, places = script.neighbor(file.neighbor), list_places(path, script)
     place = next((one for one in places if find(one) is not None), "")

@@ -32,7 +32,7 @@ def expand(text: str, most: int) -> list[str]:
     ['r1n08', 'r1n09', 'r2n08', 'r2n09']
 
     Raises:
-        HostListError: It is malformed, or has more than *most* names.
+        HostListError: The list is malformed, or has more than *most* names.
     """
     names: list[str] = []
     for part in _parts(text):

@@ -26,7 +26,7 @@ def read_command(file: ImportFile) -> CommandKeys:
     """Return the keys of the command and of its configuration.
 
     Raises:
-        FileError: They are not read.
+        FileError: The command or the configuration cannot be read.
     """
     script = read_script_file(file)
     found = [(call, at) for call in script.commands if (at := _start(call.words)) is not None]

@@ -36,7 +36,7 @@ def read_command(file: ImportFile) -> CommandKeys:
     ``base.yml`` has the defaults. Another file must be in the folder of the script.
 
     Raises:
-        FileError: They are not read.
+        FileError: The command or the file cannot be read.
     """
     script = read_script_file(file)
     calls = [

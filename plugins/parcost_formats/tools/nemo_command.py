@@ -42,7 +42,7 @@ def read_command(file: ImportFile) -> NeMoRecipe:
     """Return the keys of a command and of its configuration.
 
     Raises:
-        FileError: They are unknown.
+        FileError: The keys are unknown.
     """
     script = read_script_file(file)
     found = [one for one in launches(script) if _PROGRAM.search(one.name)]

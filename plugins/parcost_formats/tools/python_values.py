@@ -72,7 +72,7 @@ class PythonText:
         """Parse the *text*.
 
         Raises:
-            PythonTextError: It is not Python, or has a number that is no quantity.
+            PythonTextError: The text is not Python, or has a number that is no quantity.
         """
         try:
             with warnings.catch_warnings():
@@ -118,7 +118,7 @@ def choose_function(
     """Return the function that *recipe* names, or the only one of *tops*: those that users start.
 
     Raises:
-        PythonTextError: There are several, or none of the name.
+        PythonTextError: Several functions are possible, or none has the name.
     """
     if recipe in functions:
         return functions[recipe]
@@ -144,7 +144,7 @@ def static_value(node: ast.expr, names: Mapping[str, Any]) -> Any:
     8192
 
     Raises:
-        UnreadError: It is more than constants, names and arithmetic.
+        UnreadError: The expression has more than constants, names and arithmetic.
     """
     try:
         return _value(node, names)
@@ -230,7 +230,7 @@ def combine(operator: ast.operator, left: Any, right: Any) -> Any:
     """Return the result of an arithmetic *operator* on two values of a file.
 
     Raises:
-        UnreadError: It is not arithmetic on numbers or on lists.
+        UnreadError: The operation is not arithmetic on numbers or on lists.
     """
     operation = _OPERATIONS.get(type(operator))
     if operation is not None and _is_number(left) and _is_number(right):

@@ -61,7 +61,7 @@ def levels(lines: Sequence[TopologyLine]) -> tuple[list[LevelSize], list[Importe
     """Return the levels of a topology from the nodes outwards, and the unused fields.
 
     Raises:
-        FileError: It contradicts itself.
+        FileError: The topology contradicts itself.
     """
     switches = [line for line in lines if "switchname" in line.fields]
     blocks = [line for line in lines if "blockname" in line.fields]

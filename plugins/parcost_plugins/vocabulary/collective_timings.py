@@ -72,7 +72,7 @@ def read(text: str) -> list[Timings]:
     """Return the tables of *text*.
 
     Raises:
-        UnreadableError: There are none.
+        UnreadableError: The text has no table.
     """
     stripped = text.lstrip("\ufeff \t\r\n")
     if stripped.startswith("{"):

@@ -57,7 +57,7 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:
     """Return the keys of a file; *rules* is the table of its tool.
 
     Raises:
-        FileError: They are not read.
+        FileError: The keys cannot be read.
     """
     if file.name.endswith(CONFIGURATIONS):
         entries = read_configuration(file.name, file.text)

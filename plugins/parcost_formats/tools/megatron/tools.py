@@ -155,7 +155,7 @@ def yaml_job(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob:
     """Return the job of a YAML file with these *entries*: of Primus, or a map of arguments.
 
     Raises:
-        FileError: It is a job of another framework.
+        FileError: The job is of another framework.
     """
     if any(_ARGUMENTS.match(key) for key in entries):
         job = ToolJob("")

@@ -667,8 +667,8 @@ class WordExpander:
         """Return the value of an arithmetic expression.
 
         Raises:
-            ArithmeticTextError: It is unknown; the arguments are the reason, and options that set
-        it.
+            ArithmeticTextError: The value is unknown. The arguments of the error are the reason,
+                and options that set the value.
         """
         try:
             return self.evaluate(self._text_value(text.replace('"', "")), notes)
@@ -683,7 +683,7 @@ class WordExpander:
         """Return the integer that a value has in shell arithmetic.
 
         Raises:
-            ArithmeticTextError: It is unknown.
+            ArithmeticTextError: The value is unknown.
         """
         unread = unread_piece(value)
         if unread is not None:

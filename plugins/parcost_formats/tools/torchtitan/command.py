@@ -234,7 +234,7 @@ def _read_file(file: ImportFile, script: Script, named: Option) -> tuple[str, di
     """Return the path of a configuration, and its fields.
 
     Raises:
-        FileError: It is not in the folder of the script, or it is not read.
+        FileError: The configuration is not in the folder of the script, or cannot be read.
     """
     find, path = script.neighbor(file.neighbor), named.text
     places = list_places(path, script)
