@@ -212,6 +212,23 @@ def test_classes_of_optimizers_are_those_that_they_build() -> None:
     assert settings(read(plain)) == settings(read(text))
 
 
+def test_the_pipeline_of_releases_of_2025_is_a_section_of_its_own() -> None:
+    """Its micro-batch was left at 1, and its schedule at 1F1B, with a question for each."""
+    start = RECIPE.index("  pipeline:\n")
+    lines = RECIPE[start:].splitlines(keepends=True)
+    inner = [line for line in lines[1:] if line.startswith("    ")]
+    own = (
+        "autopipeline:\n  _target_: nemo_automodel.components.distributed.pipelining.AutoPipeline\n"
+    )
+    moved = own + "".join(line[2:] for line in inner).replace("size: 1", "size: 2")
+    text = RECIPE.replace(lines[0] + "".join(inner), "") + moved
+    values = settings(read(text))
+    assert values["training.micro_batch"] == "2"
+    assert values["schedule.kind"] == "one_f_one_b"
+    assert not questions(text)
+    assert "schedule.chunks" in questions(text.replace("1f1b", "interleaved1f1b"))
+
+
 def test_keys_of_the_mesh_in_other_sections_are_read() -> None:
     """Releases of 2025 have the class of the mesh, recomputation and DeepEP elsewhere."""
     text = (

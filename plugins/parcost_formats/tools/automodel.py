@@ -43,6 +43,7 @@ _SIZES = tuple(
     for part in ("", "config.")
     for name in ("n_layer", "n_embd", "num_hidden_layers", "hidden_size")
 )
+_MOVED = {"distributed_config": _MESH, "autopipeline": f"{_MESH}pipeline."}
 _NONE = ("none", "None", "null", None)
 
 
@@ -81,15 +82,23 @@ class Automodel(JobImporter):
 
 
 def _join_mesh(entries: Mapping[str, JsonEntry]) -> Mapping[str, JsonEntry]:
-    """Return the entries with the keys of ``distributed_config`` moved below ``distributed``.
+    """Return the entries with the sections of the mesh in releases of 2025 below ``distributed``.
 
     >>> entries = {"distributed.tp_size": 1, "distributed_config._target_": 2}
     >>> _join_mesh(entries)
     {'distributed.tp_size': 1, 'distributed._target_': 2}
+    >>> _join_mesh({"autopipeline.pp_schedule": 1})
+    {'distributed.pipeline.pp_schedule': 1}
     """
-    other = "distributed_config."
-    joined = {_MESH + k.removeprefix(other): v for k, v in entries.items() if k.startswith(other)}
-    rest = {key: entry for key, entry in entries.items() if not key.startswith(other)}
+    joined: dict[str, JsonEntry] = {}
+    rest: dict[str, JsonEntry] = {}
+    for key, entry in entries.items():
+        section, _, name = key.partition(".")
+        place = _MOVED.get(section)
+        if place is not None and name:
+            joined[f"{place}{name}"] = entry
+        else:
+            rest[key] = entry
     return {**rest, **{key: entry for key, entry in joined.items() if key not in rest}}
 
 
