@@ -36,6 +36,7 @@ from parcost.contract.importers import ImportOptions as ImportOptions
 from parcost.contract.importers import ImportProblem as ImportProblem
 from parcost.contract.importers import ImportQuestion as ImportQuestion
 from parcost.contract.importers import ImportSubject as ImportSubject
+from parcost.contract.importers import PlaceBeside as PlaceBeside
 from parcost.contract.importers import Translation as Translation
 from parcost.contract.offers import Catalogue as Catalogue
 from parcost.contract.offers import Exporter as Exporter

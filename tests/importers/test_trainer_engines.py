@@ -490,3 +490,21 @@ def test_a_newer_attention_kernel_is_taken_where_a_job_names_it(
     found = read(tool, "bf16: true", f"bf16: true\n{line}")
     assert settings(found).get("kernels.attention") == kernel
     assert "training.flash_attention" not in settings(found)
+
+
+def test_an_error_about_a_file_that_a_command_names_points_into_it(run_command: Run) -> None:
+    """8 devices x 2 sequences are 16, of which 20 are no multiple."""
+    zero = (
+        '{"zero_optimization": {"stage": 3},\n "bf16": {"enabled": true},\n'
+        ' "train_batch_size": 20,\n "gradient_accumulation_steps": 1}\n'
+    )
+    job = (
+        "torchrun --nproc_per_node 8 run_clm.py --model_name_or_path Qwen/Qwen3-4B --bf16"
+        " --block_size 4096 --per_device_train_batch_size 2 --deepspeed conf/zero.json\n"
+    )
+    machine = ["--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"]
+    files = {"jobs/run.sh": job, "jobs/conf/zero.json": zero}
+    done = run_command("check", *machine, "jobs/run.sh", files=files)
+    assert done.code == 1
+    assert " --> jobs/conf/zero.json:3:2" in done.out
+    assert "`train_batch_size` is `training.global_batch` here" in done.out

@@ -108,6 +108,15 @@ class ImportFile:
     others: Mapping[str, str] = MappingProxyType({})
 
 
+@record
+class PlaceBeside:
+    """Characters *start* to *end* of the file called *name*, beside the file that is imported."""
+
+    name: str
+    start: int
+    end: int
+
+
 @record(kw_only=True)
 class ImportedValue:
     """The setting ``name = value``, read from characters *start* to *end* of the file.
@@ -116,6 +125,8 @@ class ImportedValue:
     tool, as its users write it. A value that the file does not state has an *assumption*: the
     reason for the value. *file* is the name of its file where several are joined. *remark* is added
     to diagnostics about the value, such as a behaviour of the tool that the language lacks.
+    *beside* is the place of the key if it is in a file that the file names; *start* and *end* are
+    those of the name.
     """
 
     name: str
@@ -126,6 +137,7 @@ class ImportedValue:
     assumption: str = ""
     file: str = ""
     remark: str = ""
+    beside: PlaceBeside | None = None
 
 
 @record(kw_only=True)

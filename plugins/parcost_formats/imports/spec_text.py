@@ -6,6 +6,7 @@ original file. So `parcost import` writes the text that an evaluation reads.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -57,7 +58,7 @@ def parse_job(job: ImportedJob, given: Collection[str] = ()) -> ForeignFile:
             name,
             file.source.text,
             list(_assumptions(job.translation)),
-            [one for one in settings if one[1].file in ("", name)],
+            [one for one in settings if one[1].file in ("", name) and not one[1].beside],
             _needs(job.files),
             file.translation.questions,
             list(sources.values())[::-1],
@@ -68,7 +69,8 @@ def parse_job(job: ImportedJob, given: Collection[str] = ()) -> ForeignFile:
     if errors:
         names = ", ".join(f"`{file.importer.name}`" for file in job.files)
         raise PluginError(f"importer {names} wrote: {errors[0].message}")
-    placed = _Places(sources, first, lines).move(tree)
+    beside = _sources_beside(job, first, settings)
+    placed = _Places({**sources, **beside}, first, lines).move(tree)
     remarks = [
         remark
         for file in job.files
@@ -77,6 +79,24 @@ def parse_job(job: ImportedJob, given: Collection[str] = ()) -> ForeignFile:
     return ForeignFile(
         source=first, tree=placed, diagnostics=[*job.warnings, *remarks], beside=job.beside
     )
+
+
+def _sources_beside(
+    job: ImportedJob, first: ToolSource, settings: Sequence[tuple[str, ImportedValue]]
+) -> dict[str, ToolSource]:
+    """Return the files beside those of a job that have settings, by the name that leads to them."""
+    found: dict[str, ToolSource] = {}
+    for name in {one.beside.name: None for _, one in settings if one.beside}:
+        text = next(filter(None, (file.neighbor(name) for file in job.files)), None)
+        own = [
+            (block, evolve(one, start=one.beside.start, end=one.beside.end))
+            for block, one in settings
+            if one.beside and one.beside.name == name
+        ]
+        if text is not None:
+            path = os.path.join(os.path.dirname(first.name), name)  # noqa: PTH118, PTH120
+            found[name] = evolve(first, name=path, text=text, settings=own, others=(), unknown=())
+    return found
 
 
 def _needs(files: Iterable[ImportedFile]) -> Mapping[str, Importer]:
@@ -113,7 +133,12 @@ def _block_lines(block: ImportedBlock) -> list[SpecLine]:
     inner = [line for one in block.blocks for line in _block_lines(one)]
     heading = " ".join(filter(None, (block.kind, block.label)))
     texts = block_lines(heading, values, [line.text for line in inner])
-    read = [SpecLine("", one.start, one.end, one.file) for one in block.settings]
+    read = [
+        SpecLine("", one.beside.start, one.beside.end, one.beside.name)
+        if one.beside
+        else SpecLine("", one.start, one.end, one.file)
+        for one in block.settings
+    ]
     lines = [SpecLine("", *start, file), *read, *inner, SpecLine("", *end, file)]
     return [evolve(line, text=text) for text, line in zip(texts, lines, strict=True)]
 

@@ -172,7 +172,14 @@ class SettingCollector:
         """Return a key that sets or lists something, with its place."""
         self._results.add(key)
         entry, why = self._entries[key], self._assumed.get(key, "")
-        return Option(name=key, key=key, start=entry.start, end=entry.end, assumption=why)
+        return Option(
+            name=key,
+            key=key,
+            start=entry.start,
+            end=entry.end,
+            assumption=why,
+            beside=entry.beside,
+        )
 
     def copy(
         self, key: str, block: str, name: str, unit: str = "", *, least: int = 1

@@ -14,6 +14,7 @@ from parcost import (
     ImportedValue,
     ImportProblem,
     ImportQuestion,
+    PlaceBeside,
     Translation,
     record,
 )
@@ -29,7 +30,8 @@ class Option:
 
     *name* is its name in the table. *unread* is the reason why its value is unknown. *answers* are
     options of the command line that supply it. *assumption* is the reason for an assumed value.
-    *value* is the typed value, in formats that have types.
+    *value* is the typed value, in formats that have types. *beside* is the place of a key of a file
+    that the option names.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Option:
     assumption: str = ""
     value: Any = None
     answers: Sequence[str] = ()
+    beside: PlaceBeside | None = None
 
     @property
     def text(self) -> str:
@@ -84,6 +87,7 @@ class Draft:
             end=option.end,
             assumption=why,
             remark=remark,
+            beside=option.beside,
         )
 
     def assume(self, path: str, value: str, why: str, option: Option | None = None) -> None:

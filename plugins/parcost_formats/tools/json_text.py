@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
-from parcost import record
+from parcost import PlaceBeside, record
 from parcost_formats.tools.file_importer import TOO_LARGE, FileError
 
 MOST_KEYS = 20_000  # of a configuration
@@ -22,11 +22,15 @@ class JsonTextError(FileError):
 
 @record
 class JsonEntry:
-    """The value of a key, and the span of key and value in the text."""
+    """The value of a key, and the span of key and value in the text.
+
+    A key of a file that the text names has the span of that name. *beside* is its own place.
+    """
 
     value: Any
     start: int
     end: int
+    beside: PlaceBeside | None = None
 
 
 def read_object(text: str) -> Mapping[str, JsonEntry]:

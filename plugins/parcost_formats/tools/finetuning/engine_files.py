@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parcost import ImportFile
+from parcost import ImportFile, PlaceBeside
 from parcost_formats.tools.accelerate import Accelerate
 from parcost_formats.tools.collector import AUTO, read_configuration
 from parcost_formats.tools.deepspeed import DeepSpeed
@@ -104,6 +104,7 @@ class EngineFiles:
             text, name = name, "inline.json"
         script = self._job.script
         notes: dict[str, str] = {}
+        own: dict[str, PlaceBeside] = {}
         written = script.find_written(name) if script is not None else None
         values, why = find_shipped(self.rules, name) if not text and written is None else ({}, "")
         if text:
@@ -120,6 +121,11 @@ class EngineFiles:
                     one: script.assumption(places[0], inner.start, inner.end)
                     for one, inner in other.items()
                 }
+            if places:
+                own = {
+                    one: PlaceBeside(places[0], inner.start, inner.end)
+                    for one, inner in other.items()
+                }
             if places and places[0] != name:
                 notes = dict.fromkeys(other, f"`{places[0]}` beside this file, for `{name}`")
         elif not values and not (values := self._known_parts(name)):
@@ -131,7 +137,8 @@ class EngineFiles:
                 continue  # users give their own
             if (reason := why or notes.get(one, "")) and place not in self.entries:
                 self._job.assumed[place] = reason
-            self.entries.setdefault(place, JsonEntry(value, entry.start, entry.end))
+            added = JsonEntry(value, entry.start, entry.end, own.get(one))
+            self.entries.setdefault(place, added)
         return True
 
     def _doubt_file(self, key: str, name: str) -> None:
