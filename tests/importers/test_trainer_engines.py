@@ -349,7 +349,9 @@ def test_a_type_that_deepspeed_turns_off_and_trainer_on_is_an_error() -> None:
     beside = {"ds.json": '{"bf16": {"enabled": false}, "zero_optimization": {"stage": 3}}'}
     script = f"torchrun --nproc_per_node 8 {BATCHES} --bf16 True --deepspeed ds.json\n"
     (problem,) = read_file("trl", ImportFile("run.sh", script, PLAIN, beside.get)).problems
-    assert problem.message.startswith("`ds.json`: `bf16.enabled`: it is false")
+    assert problem.message.startswith("`bf16.enabled`: it is false")
+    assert problem.beside is not None
+    assert problem.beside.name == "ds.json"
 
 
 def test_flags_of_accelerate_launch_decide_as_the_keys_of_its_file_do() -> None:

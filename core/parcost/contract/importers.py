@@ -206,12 +206,13 @@ class ImportSubject:
 
 @record(kw_only=True)
 class ImportProblem:
-    """An error in a file, at characters *start* to *end*."""
+    """An error in a file, at characters *start* to *end*, or in a file *beside* it."""
 
     message: str
     start: int = 0
     end: int = 0
     help: str = ""
+    beside: PlaceBeside | None = None
 
 
 @record(kw_only=True)

@@ -45,3 +45,12 @@ class Neighbors:
             return None
         self.read[place] = text
         return text
+
+
+def path_beside(path: str, name: str) -> str:
+    """Return the path of the file called *name* beside the file at *path*.
+
+    >>> path_beside("jobs/run.sh", "zero.json"), path_beside("run.sh", "conf/zero.json")
+    ('jobs/zero.json', 'conf/zero.json')
+    """
+    return os.path.join(os.path.dirname(path), name)  # noqa: PTH118, PTH120

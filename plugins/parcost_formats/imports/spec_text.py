@@ -6,7 +6,6 @@ original file. So `parcost import` writes the text that an evaluation reads.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -27,6 +26,7 @@ from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost.language.writer import block_lines, provenance
 from parcost.records import frozen
+from parcost_formats.imports.neighbors import path_beside
 from parcost_formats.imports.questions import ToolSource
 from parcost_formats.imports.subjects import paths
 from parcost_formats.imports.translation import MOST_NAMES, ImportedFile, ImportedJob, list_names
@@ -94,7 +94,7 @@ def _sources_beside(
             if one.beside and one.beside.name == name
         ]
         if text is not None:
-            path = os.path.join(os.path.dirname(first.name), name)  # noqa: PTH118, PTH120
+            path = path_beside(first.name, name)
             found[name] = evolve(first, name=path, text=text, settings=own, others=(), unknown=())
     return found
 

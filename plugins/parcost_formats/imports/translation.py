@@ -15,6 +15,7 @@ from parcost.contract.importers import (
     Importer,
     ImportFile,
     ImportOptions,
+    ImportProblem,
     Translation,
     no_neighbor,
 )
@@ -24,6 +25,7 @@ from parcost.language.text import Source, Span
 from parcost.records import record
 from parcost.system.files import failure
 from parcost_formats.imports.misspelled import with_corrections
+from parcost_formats.imports.neighbors import path_beside
 from parcost_formats.imports.subjects import paths, with_doubts, with_questions, with_references
 
 T = TypeVar("T")
@@ -156,7 +158,7 @@ def translate(
     if found.problems:
         raise SpecError(
             [
-                problem("import", p.message, Span(source, p.start, p.end), help=p.help or None)
+                problem("import", p.message, _place(p, source, file), help=p.help or None)
                 for p in found.problems
             ]
         )
@@ -167,6 +169,15 @@ def translate(
 
     asking = with_questions(importer, with_doubts(importer, found))
     return with_references(importer, with_corrections(importer, file, asking, read))
+
+
+def _place(error: ImportProblem, source: Source, file: ImportFile) -> Span:
+    """Return the place of an error in a file, or in the file beside it that has the key."""
+    beside = error.beside
+    text = None if beside is None else file.neighbor(beside.name)
+    if beside is None or text is None:
+        return Span(source, error.start, error.end)
+    return Span(Source(path_beside(source.name, beside.name), text), beside.start, beside.end)
 
 
 def is_read_differently(file: ImportedFile, options: ImportOptions, without: ImportOptions) -> bool:

@@ -164,7 +164,10 @@ class SettingCollector:
         before = self._draft.blocks.get(block, {}).get(name)
         if before is not None and before.end and before.value != value:
             message = f"`{before.key}` and `{key}` set the same attribute to different values"
-            self._draft.problems += [error_at(one, message).problem() for one in (before, option)]
+            self._draft.problems += [
+                evolve(error_at(one, message).problem(), beside=one.beside)
+                for one in (before, option)
+            ]
         else:
             self._draft.set(f"{block}.{name}", value, option, remark=remark)
 

@@ -148,7 +148,11 @@ class Draft:
     def problem(self, option: Option, message: str, help: str = "") -> None:
         """Add an error at *option*."""
         found = ImportProblem(
-            message=f"`{option.key}`: {message}", start=option.start, end=option.end, help=help
+            message=f"`{option.key}`: {message}",
+            start=option.start,
+            end=option.end,
+            help=help,
+            beside=option.beside,
         )
         if found not in self.problems:
             self.problems.append(found)

@@ -156,6 +156,7 @@ def _name_files(found: Translation, entries: Mapping[str, JsonEntry]) -> Transla
     problems = [
         evolve(one, message=f"`{files[one.start, one.end][1]}`: {one.message}")
         if (one.start, one.end) in files
+        and one.beside is None
         and messages.count(one.message) == 1
         and not any(f"`{shown}`" in one.message for shown in files[one.start, one.end])
         else one
