@@ -30,7 +30,7 @@ def reserved_memory(study: Study, outcome: Outcome) -> Formula:
     symbols = _symbols(study, outcome.memory_bytes, reserved)
     return formula(
         f"{_SHOWN} - o, {_BLOCKS}, o outside of it",
-        {**symbols, "o": (_tagged(outcome, OUTSIDE), "B")},
+        {**symbols, "o": (_bytes_of_tag(outcome, OUTSIDE), "B")},
         source="torch.cuda.max_memory_reserved",
     )
 
@@ -40,8 +40,8 @@ def allocated_memory(outcome: Outcome) -> Formula:
     return formula(
         "M - o - f, o outside of the allocator, f lost between tensors",
         M=(outcome.memory_bytes, "B"),
-        o=(_tagged(outcome, OUTSIDE), "B"),
-        f=(_tagged(outcome, FRAGMENTATION), "B"),
+        o=(_bytes_of_tag(outcome, OUTSIDE), "B"),
+        f=(_bytes_of_tag(outcome, FRAGMENTATION), "B"),
         source="torch.cuda.max_memory_allocated",
     )
 
@@ -55,7 +55,7 @@ def _symbols(study: Study, needed: Real, reserved: Real) -> dict[str, tuple[Real
     }
 
 
-def _tagged(outcome: Outcome, tag: str) -> Real:
+def _bytes_of_tag(outcome: Outcome, tag: str) -> Real:
     """Return the bytes of memory lines with a *tag*."""
     found: Real = 0.0
     for line in outcome.memory_lines:
