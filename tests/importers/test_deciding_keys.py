@@ -187,7 +187,7 @@ def test_a_key_of_another_release_raises_a_question(
 OTHERS = {
     "run.toml": (
         '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\n'
-        'seq_len = 4096\ndtype = "float32"\n[parallelism]\npipeline_parallel_degree = 1\n'
+        'seq_len = 4096\ndtype = "float32"\n[parallelism]\npipeline_parallel_degree = 2\n'
         '[activation_checkpoint]\nmode = "full"\nselective_ac_option = "op"\n'
     ),
     "ds.json": json.dumps(

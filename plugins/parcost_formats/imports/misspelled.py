@@ -220,7 +220,11 @@ def _values(translation: Translation) -> _Values:
 def _states_more(now: _Values, then: _Values) -> bool:
     """Return whether a correction states a value that is assumed without it, and changes none."""
     same = all(now.get(path, ("", False))[0] == value for path, (value, _) in then.items())
-    return same and any(is_stated and not now[path][1] for path, (_, is_stated) in then.items())
+    return (
+        same
+        and now.keys() <= then.keys()
+        and any(is_stated and not now[path][1] for path, (_, is_stated) in then.items())
+    )
 
 
 def _folder(use: ImportedValue) -> str:
