@@ -217,7 +217,7 @@ def test_a_llama_of_nanotron_is_read() -> None:
         "layout.pp": "2",
         "layout.vocabulary_multiple": "2",
         "overlap.tensor": "off",
-        "overlap.bucket": "50 MiB",  # of gradients in 16 bits, reduced in 32
+        "overlap.gradients": "off",  # sums in fp32 under ZeRO 1 are one buffer
         "model.layers": "8",
         "model.hidden": "1024",
         "model.heads": "16",
@@ -229,7 +229,11 @@ def test_a_llama_of_nanotron_is_read() -> None:
     assert uses(found) == ["frameworks.nanotron", "precisions.bf16"]
     assert not found.unknown
     assert not found.missing
-    assert set(assumptions(found)) == {"cluster.devices", "training.global_batch"}
+    assumed = {"cluster.devices", "training.global_batch", "overlap.gradients"}
+    assert set(assumptions(found)) == assumed
+    plain = settings(nanotron(LLAMA.replace("zero_stage: 1", "zero_stage: 0")))
+    assert plain["overlap.bucket"] == "50 MiB"  # of gradients in 16 bits, reduced in 32
+    assert plain["overlap.gradients"] == "on"
 
 
 def test_a_study_of_nanotron_has_the_batch_and_the_parameters(tmp_path: Any) -> None:

@@ -229,6 +229,40 @@ def test_deepspeed_has_a_bucket_on_any_number_of_ranks(devices: int) -> None:
         assert third["unsharded gradients of the ends"] == 0
 
 
+@pytest.mark.parametrize(
+    ("zero", "batch", "more", "gradients", "copies"),
+    [
+        # whole gradients, freed by the end of the reductions; the shard is copied behind backward
+        (1, 64, "", "forward backward loss end_of_backward", "end_of_backward optimizer"),
+        (1, 8, "", "end_of_backward", "end_of_backward optimizer"),
+        (
+            1,
+            64,
+            "overlap { gradients = on }",
+            "forward backward loss end_of_backward",
+            "backward end_of_backward optimizer",
+        ),
+        (
+            2,
+            64,
+            "",
+            "forward backward loss end_of_backward optimizer gather",
+            "backward end_of_backward optimizer",
+        ),
+    ],
+)
+def test_deepspeed_frees_gradients_ahead_of_the_update(
+    zero: int, batch: int, more: str, gradients: str, copies: str
+) -> None:
+    use = f"use catalog.frameworks.deepspeed\n{more}"
+    study = study_of(
+        "framework = deepspeed", use, precision="bf16_zero", layout=f"zero = {zero}"
+    ).replace({"training.global_batch": batch})
+    moments = {term.name: " ".join(term.moments) for _, term in study.contributions("memory")}
+    assert moments["gradients"] == gradients
+    assert moments["copy of a shard of gradients"] == copies
+
+
 def test_deepspeed_has_two_buckets_where_reductions_overlap() -> None:
     extra = "overlap { gradients = on, bucket = 400 MB }"
     assert deepspeed_terms(2, extra=extra)["gradient staging"] == 2 * 400e6
@@ -436,11 +470,12 @@ def test_a_device_shows_blocks_of_the_last_update_that_a_verdict_does_not_count(
     """8B in ZeRO 1 on 8 devices, by hand: a norm in 8 B of the largest tensor, an update in 4 B.
 
     The largest tensor is the embedding, and its copy has no room for the gradients of the update.
-    The eager loss leaves a block of logits in 2 B.
+    A shard of gradients is copied in 2 B once backward is over, and the eager loss leaves a block of
+    logits in 2 B.
     """
     use = "use catalog.frameworks.deepspeed"
     study = study_of("framework = deepspeed", use, precision="bf16_zero")
-    kept = 8 * VOCABULARY * HIDDEN + 4 * PARAMETERS / 8 + 2 * LOGITS
+    kept = 8 * VOCABULARY * HIDDEN + (4 + 2) * PARAMETERS / 8 + 2 * LOGITS
     for capacity, shown in ((200e9, kept), (1e9, 0.0)):  # full memory has no free blocks
         large = study.replace({"h100_sxm.memory": capacity})
         outcome = evaluate(large)

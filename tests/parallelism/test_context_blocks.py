@@ -81,3 +81,12 @@ def test_a_gather_hides_under_the_first_block_and_gradients_go_round() -> None:
     assert round_.seconds == pytest.approx(15 * last.seconds)
     held = {term.name: term.bytes_ for _, term in study.contributions("memory")}
     assert held["gathered gradients of keys and values"] == 2 * KEYS * 4
+
+
+def test_a_ring_sends_gradients_once_more_than_keys() -> None:
+    found = terms_of(study_of(algorithm="ring"))
+    assert found["KV and gradient ring", "B"].bytes_ == 15 * KEYS * (2 + 4)
+    last = found["last KV gradient message", "B"]
+    assert (last.bytes_, last.window) == (KEYS * 4, None)
+    one_kernel = terms_of(study_of(0, algorithm="ring"))
+    assert ("last KV gradient message", "B") not in one_kernel

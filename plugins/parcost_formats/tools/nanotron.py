@@ -151,11 +151,23 @@ def _parallelism(found: SettingCollector) -> None:
         found.problem("optimizer.zero_stage", "nanotron has ZeRO 0 and 1")
     elif stage is not None:
         found.set("layout", "zero", str(stage), "optimizer.zero_stage")
+    _reductions(found, whole=stage == 1)
+
+
+def _reductions(found: SettingCollector, *, whole: bool) -> None:
+    """Read how gradients are reduced; *whole*: ZeRO 1 reduces sums in fp32 all at once."""
     bucket, wide = "model.ddp_bucket_cap_mb", "optimizer.accumulate_grad_in_fp32"
+    sums = found.switch(wide) is not False and found.value("model.dtype") != "float32"
     size = found.whole(bucket)
+    if whole and sums:
+        why = "nanotron 0.4, trainer.py: ZeRO 1 with sums in fp32 runs without DDP"
+        found.assume("overlap", "gradients", "off", why)
+        if size is not None:
+            found.ignore(bucket, "gradients are one buffer, which is reduced behind backward")
+        return
+    found.assume("overlap", "gradients", "on", "nanotron 0.4, trainer.py: DDP")
     if size is not None:  # of gradients in 16 bits, which may be reduced in 32
-        twice = found.switch(wide) is not False and found.value("model.dtype") != "float32"
-        found.set("overlap", "bucket", f"{digits(2 * size if twice else size)} MiB", bucket)
+        found.set("overlap", "bucket", f"{digits(2 * size if sums else size)} MiB", bucket)
 
 
 def _rows(found: SettingCollector) -> None:

@@ -103,8 +103,11 @@ def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
         ),
     )
     several: Real = 1.0
+    held: tuple[Moment, ...] = ("end_of_backward", "optimizer")
     if zero_stage(study) == 2:
         several = where(study[Training].micro_batches > 1, 1.0, 0.0)
+    if zero_stage(study) == 2 or hides_gradients(study):
+        held = ("backward", *held)  # and else all are reduced behind the backward pass
     yield Memory(
         name=kind.label("copy of a shard of gradients"),
         cause=BUFFERS,
@@ -118,7 +121,8 @@ def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
             source=f"{_STAGE_1_AND_2}copy_grads_in_partition",
         ),
         count=kind.count,
-        moments=_BACKWARD,
+        moments=held,
+        cached=tuple(moment for moment in _BACKWARD if moment not in held),
     )
 
 

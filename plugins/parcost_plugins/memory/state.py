@@ -37,6 +37,7 @@ from parcost_plugins.vocabulary.causes import (
 from parcost_plugins.vocabulary.run_choices import (
     accumulates_whole,
     copies_buckets,
+    frees_reduced,
     gradient_shards,
     host_sums,
     keeps_gradients,
@@ -123,13 +124,17 @@ def _gradients(held: Memory, kind: StageKind, study: Study) -> Iterator[Memory]:
     where the activations of the first layer alone are left.
 
     PyTorch's FSDP allocates sharded gradients on the stream of reductions. The allocator gives
-    their freed blocks to no other stream.
+    their freed blocks to no other stream. DeepSpeed's ZeRO 1 copies the shard of a rank, and frees
+    all gradients ahead of the update.
     """
     kept = keeps_gradients(study, kind.replicas) | (study[Training].micro_batches > 1)
+    behind: tuple[Moment, ...] = ("end_of_backward", "optimizer", "gather")
+    if frees_reduced(study):
+        behind = ("end_of_backward",)
     if all_of(kept):
-        yield held
+        yield evolve(held, moments=("forward", "backward", "loss", *behind))
         return
-    yield evolve(held, moments=("end_of_backward", "optimizer", "gather"))
+    yield evolve(held, moments=behind)
     made = ratio(kind.after + minimum(kind.layers, 1) * kind.layer, kind.elements)
     exist = {"M": (held.formula, "B"), "c": where(kept, 1.0, 0.0)}
     rows: tuple[tuple[str, str, dict[str, Any], tuple[Moment, ...]], ...] = (

@@ -111,6 +111,18 @@ def keeps_gradients(study: Study, ranks: Real) -> Mask:
     return kept == "always" or (kept == "zero_3" and shards_weights(study))
 
 
+def frees_reduced(study: Study) -> bool:
+    """Return whether gradients are freed ahead of the update: DeepSpeed's ZeRO 1 copies its shard.
+
+    DeepSpeed 0.17.0, runtime/zero/stage_1_and_2.py: independent_gradient_partition_epilogue ends
+    with zero_grad, as all that the step reads is in averaged_gradients.
+    """
+    training = study[Training]
+    sums = any_of(training.precision.gradient_copies != 0)
+    whole = shards_states(study) and not shards_gradients(study)
+    return whole and training.framework.contiguous_gradients and not sums
+
+
 def accumulating_share(study: Study) -> Real:
     """Return the share of micro-batches whose gradients are added to others by a kernel.
 

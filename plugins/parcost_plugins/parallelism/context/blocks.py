@@ -24,6 +24,7 @@ from itertools import product
 
 from parcost import Pass, Real, Work, formula, link_resources
 from parcost_plugins.parallelism.context.exchange import ContextExchange
+from parcost_plugins.parallelism.context.ring import last_gradients
 from parcost_plugins.vocabulary import KernelChoice, Stream, Training
 from parcost_plugins.vocabulary.causes import CONTEXT
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE
@@ -103,20 +104,17 @@ def gather_work(found: ContextExchange) -> Iterator[Work]:
             **link_resources(group.flat),
         )
         if pass_ == "B":
-            for name, seconds, often, under in (
-                ("KV gradient ring", hidden, r - 1.0, window),
-                ("last KV gradient message", sent.formula, 1.0, None),
-            ):
-                yield Work(
-                    name=f"{name}{of}",
-                    cause=CONTEXT,
-                    seconds=seconds,
-                    pass_=pass_,
-                    count=count,
-                    window=under,
-                    share=1.0 - 1.0 / r,
-                    slowdown=found.slowdown,
-                    bytes_=often * found.block_gradients,
-                    latency=often * sent.latency,
-                    **link_resources(group.hop),
-                )
+            yield Work(
+                name=f"KV gradient ring{of}",
+                cause=CONTEXT,
+                seconds=hidden,
+                pass_=pass_,
+                count=count,
+                window=window,
+                share=1.0 - 1.0 / r,
+                slowdown=found.slowdown,
+                bytes_=(r - 1.0) * found.block_gradients,
+                latency=(r - 1.0) * sent.latency,
+                **link_resources(group.hop),
+            )
+            yield last_gradients(found, sent, host, count)

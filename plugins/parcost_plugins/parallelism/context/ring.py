@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from parcost import Formula, Pass, Real, Work, formula, link_resources
+from parcost import Call, Formula, Pass, Real, Work, formula, link_resources
 from parcost.numeric import all_of
 from parcost_plugins.parallelism.context.exchange import ContextExchange
 from parcost_plugins.vocabulary import FusedAttention, Training
@@ -21,6 +21,7 @@ from parcost_plugins.vocabulary.attention_mask import (
 from parcost_plugins.vocabulary.causes import CONTEXT
 from parcost_plugins.vocabulary.kernel_times import kernel_seconds
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE
+from parcost_plugins.vocabulary.partition import Counts
 from parcost_plugins.vocabulary.run_choices import open_window
 
 RING = "Liu et al. 2023 (ring attention)"
@@ -71,6 +72,27 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
                 latency=steps * latency,
                 **link_resources(found.outer.hop),
             )
+            if pass_ == "B" and found.runs_blocks:
+                yield last_gradients(found, gradients, host, count)
+
+
+def last_gradients(found: ContextExchange, sent: Call, host: str, count: Counts) -> Work:
+    """Return the message that brings the last sums of gradients home, which nothing hides.
+
+    PyTorch sends gradients after each of r blocks, keys and values after all but the last.
+    """
+    of = "" if host == ATTENTION_CORE else f", {host}"
+    return Work(
+        name=f"last KV gradient message{of}",
+        cause=CONTEXT,
+        seconds=sent.formula,
+        pass_="B",
+        count=count,
+        slowdown=found.slowdown,
+        bytes_=found.block_gradients,
+        latency=sent.latency,
+        **link_resources(found.outer.hop),
+    )
 
 
 def imbalance(found: ContextExchange) -> Iterator[Work]:
