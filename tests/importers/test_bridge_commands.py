@@ -206,6 +206,7 @@ def test_unknown_values_of_the_launch_of_a_recipe_are_questions(
     [
         "--tp 4 --pp 2 --cp 2 --global-batch-size 64 --micro-batch-size 2",
         "-tp 4 -pp 2 --context_parallel_size=2 --global_batch_size 64 --micro_batch_size=2",
+        "-tp 4 -pp 2 -cp 2 -gb 64 -mb 2",
         "--tp 4 --pp 2 --cp 2 --micro_batch_size 2 train.global_batch_size=64 --global-batch-size 8",
     ],
 )

@@ -185,6 +185,14 @@ def test_files_of_one_job_are_one_study(run_command: Run, command: str) -> None:
         assert "are read as one job" in done.err
 
 
+def test_a_line_end_in_the_name_of_a_file_starts_no_line(run_command: Run) -> None:
+    name = "a\n::error::b.json"
+    texts = {name: json.dumps(CONFIG), **files(CONFIG, train_args=SCRIPT)}
+    done = run_command("check", name, "train.args", files=texts)
+    assert "are read as one job" in done.err
+    assert "\n::error::" not in done.out + done.err
+
+
 def test_two_complete_files_are_two_studies(run_command: Run) -> None:
     texts = files(CONFIG, a_json=json.dumps(CONFIG))
     done = run_command("check", "config.json", "a.json", files=texts)

@@ -311,3 +311,18 @@ def test_the_names_of_each_release_are_listed(tool: str, count: int, names: list
     found = list(releases(tool))
     assert len(found) == count
     assert keys_of(tool).issuperset(names)
+
+
+def test_a_misspelled_key_that_adds_adapters_asks(run_command: Run) -> None:
+    """Without `finetuning_type` the job has LoRA of rank 8, which no setting takes away."""
+    text = (
+        "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\nfinetunning_type: full\n"
+        "cutoff_len: 4096\nper_device_train_batch_size: 1\nbf16: true\n"
+    )
+    given = ("--use", "catalog.devices.h100_sxm", "--set", "cluster.devices=8")
+    done = run_command("check", "sft.yaml", *given, files={"sft.yaml": text})
+    assert done.code == 2
+    assert "`finetuning_type` was probably meant" in done.out
+    right = text.replace("nning", "ning")
+    done = run_command("import", "sft.yaml", files={"sft.yaml": right})
+    assert "adapters {" not in done.out

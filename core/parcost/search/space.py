@@ -486,7 +486,7 @@ def space(
         choices=apart.choices,
         follows=follows,
         short={axis.attribute: axis.short for axis in titled if axis.short},
-        notes={axis.attribute: axis.note for axis in titled if axis.note},
+        notes={axis.attribute: axis.note for axis in _axes(study) if axis.note},
         unsearched=[
             known[path]
             for path in dict.fromkeys(wanted)

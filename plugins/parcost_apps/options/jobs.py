@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parcost.language.escapes import escape_line
 from parcost_apps.cli.messages import write_message
 
 if TYPE_CHECKING:
@@ -49,12 +50,12 @@ def joined_job(
         rivals = _rivals(found)
         if rivals:
             write_message(
-                f"{rivals[0]} and {rivals[1]} are jobs of their own: each file is a study"
+                f"{' and '.join(map(escape_line, rivals))} are jobs of their own: each file is a "
+                "study"
             )
             return tuple(paths), reading
-        write_message(
-            f"{', '.join(paths)} are read as one job; to evaluate one of them, name only that file"
-        )
+        names = ", ".join(map(escape_line, paths))
+        write_message(f"{names} are read as one job; to evaluate one of them, name only that file")
     return (paths[0],), evolve(reading, files=(*paths[1:], *reading.files))
 
 

@@ -53,6 +53,8 @@ def with_corrections(
     for key in [*strange, *plain][:_MOST_KEYS]:
         found: list[ImportQuestion] = []
         usual = ""  # the key that was meant, if its value is the one that is taken without it
+        here = (key.start, key.end)  # what the words of the key ask for is less sure
+        places = {(one.start, one.end) for one in questions}
         for name in nearest_keys(key.name, keys)[:_MOST_READINGS]:
             change = (key.name, name)
             size = len(file.text)
@@ -65,9 +67,11 @@ def with_corrections(
                 then = _values(other)
                 found = list(_questions(importer, key, name, now, then))
                 usual = usual or (name if not found and _states_more(now, then) else "")
+                lost = sorted(now.keys() - then.keys())
+                if not found and lost and here not in places:
+                    found = [_removal(importer, key, name, lost[0])]
         if not found and not usual:
             continue
-        here = (key.start, key.end)  # what the words of the key ask for is less sure
         named = {one.attribute for one in found}
         questions = [
             one
@@ -258,6 +262,16 @@ def _questions(
             end=key.end,
             also=also,
         )
+
+
+def _removal(importer: Importer, key: ImportedKey, name: str, path: str) -> ImportQuestion:
+    """Return the question for a setting at *path* that is not made if a key is called *name*."""
+    return ImportQuestion(
+        attribute=path.rpartition(".")[0] or path,
+        reason=f"`{key.name}` is not a key of {importer.title}; `{name}` was probably meant",
+        start=key.start,
+        end=key.end,
+    )
 
 
 def _quote(text: str) -> str:

@@ -70,8 +70,9 @@ def _axes(study: Study) -> Iterator[Axis]:
     origin = study.origin(training, "global_batch")
     if origin is None or origin.word != "tokens":  # equal tokens are other sequences
         note = (
-            "it follows from the layout, and a step of fewer sequences is shorter; "
-            f"`--set 'training.global_batch={batch} sequences'` compares equal steps"
+            "a step of fewer sequences is shorter; "
+            f"`--set 'training.global_batch={batch} sequences'` compares equal steps, "
+            "`--objective tokens_per_second_per_device` unequal ones"
         )
         yield Axis(attribute="training.global_batch", short="gbs", note=note, follows=True)
     sizes = _common_divisors(batch, batch, ends=64)

@@ -218,5 +218,6 @@ def _entry(word: ShellField) -> JsonEntry:
 
 
 def _flag_name(shown: str) -> str:
-    """Return the name of a flag: ``tp`` for ``-tp`` and ``--tp``."""
-    return shown.lstrip("-").replace("-", "_")
+    """Return the name of a flag: ``tp`` for ``-tp`` and ``--tp``, ``seq_length`` for ``-sl``."""
+    name = shown.lstrip("-").replace("-", "_")
+    return str(_TABLE["short"].get(name, name))
