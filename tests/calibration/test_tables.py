@@ -285,7 +285,7 @@ def test_a_job_of_one_size_does_not_stop_the_others(calibrate: Calibrate) -> Non
     ]  # fmt: skip
     document = json.loads(calibrate(rows, "--format", "json").out)
     assert document["links"][0]["bandwidth_bytes_per_second"] == pytest.approx(250e9)
-    assert "over 4: a start-up time and a bandwidth need timings of two" in document["rejected"][0]
+    assert "over 4: a start-up time and a bandwidth need timings of two" in document["refused"][0]
 
 
 def test_logs_of_several_devices_are_refused(calibrate: Calibrate) -> None:

@@ -513,7 +513,7 @@ def test_every_study_that_a_tool_can_run_comes_back(tool: str) -> None:
         assert second.step_seconds == pytest.approx(first.step_seconds, rel=1e-12), where
         assert second.memory_bytes == pytest.approx(first.memory_bytes, rel=1e-12), where
         count += 1
-    assert count >= {"torchtitan": 5, "deepspeed": 60}.get(tool.partition("_")[0], 80)
+    assert count >= {"torchtitan": 5, "deepspeed": 60}.get(tool.partition("@")[0], 80)
 
 
 @pytest.mark.slow

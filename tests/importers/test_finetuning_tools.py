@@ -318,10 +318,8 @@ def test_a_value_that_is_unknown_raises_a_question(
         ("llamafactory", "cutoff_len", "training.sequence"),
         ("llamafactory", "gradient_accumulation_steps", "training.micro_batches"),
         ("axolotl", "gradient_checkpointing", "training.recompute"),
-        ("axolotl", "micro_batch_size", "training.micro_batch"),
         ("torchtune", "enable_activation_checkpointing", "training.recompute"),
         ("trl", "--max_length", "training.sequence"),
-        ("trl", "--gradient_checkpointing", "training.recompute"),
         ("ms_swift", "--deepspeed", "layout.zero"),
     ],
 )

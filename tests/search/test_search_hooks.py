@@ -91,7 +91,7 @@ FAULTY: dict[str, tuple[str, Any, str]] = {
     "limit says nothing": (
         "search_goals",
         limit(lambda *_: True, says=7),
-        "which is none or has no",
+        "which is not a limit, or has no text",
     ),
     "no limit": ("search_goals", Goal(limits=["odd"]), "gave a goal the limit 'odd'"),
     "objective of a number": ("search_goals", Goal(objective=7), "gave a goal objective = 7"),  # type: ignore[arg-type]

@@ -55,7 +55,7 @@ __all__ = [
     "expectations",
     "gather",
     "message_at",
-    "reject",
+    "rejection",
     "rules",
 ]
 
@@ -63,7 +63,7 @@ LONGEST_SECONDS = 1e15  # thirty million years: longer than anything that runs
 LARGEST_BYTES = 1e30
 
 
-def reject(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Result:
+def rejection(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Result:
     """Return the result of a study that breaks a rule."""
     found = [diagnose(check, study) for check in by_effect(failed)]
     return Result(study=study, outcome=None, diagnostics=found, at=at)
@@ -74,7 +74,9 @@ def evaluate(
 ) -> Result:
     """Return the result of a study that breaks no rule; *warnings* join its diagnostics."""
     if study.trains and not any_of((ends := duration_check(study)).holds):
-        return reject(study, [*warnings, ends], at)  # before it is added up to what is not a number
+        return rejection(
+            study, [*warnings, ends], at
+        )  # before it is added up to what is not a number
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
     details = Details(study, outcome)
     shown, intervals = _figures(study, outcome)

@@ -354,7 +354,7 @@ class Scenario:
         with quiet():
             rules = evaluation.rules(study)
         if not any_of(rules.holds):
-            yield evaluation.reject(study, rules.failed, at)
+            yield evaluation.rejection(study, rules.failed, at)
             return
         infeasible = self._infeasible(points, rules)
         for part in _points_by_levels(study, rules.holds):
@@ -379,7 +379,7 @@ class Scenario:
         """Return the result of a *study* of which all points may run, or none."""
         rules = evaluation.rules(study)
         if not any_of(rules.holds):
-            return evaluation.reject(study, rules.failed, at)
+            return evaluation.rejection(study, rules.failed, at)
         warnings = [check for check in rules.failed if check.severity == "warning"]
         result = evaluation.evaluate(self._claims, study, warnings, at)
         found = [d for d in self.warnings if d.severity is Severity.WARNING]
