@@ -69,14 +69,14 @@ def one(tp, pp, micro, zero, recompute):
 TIMING = """
 import contextlib, io, json, sys, time
 layouts = json.loads(sys.stdin.read())
-def rejected(layout):
+def is_rejected(layout):
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
             one(*layout)
         except Exception:  # peers raise what they like for a layout that they lack
             return True
     return False
-known = [layout for layout in layouts if not rejected(layout)]
+known = [layout for layout in layouts if not is_rejected(layout)]
 count, start = 0, time.perf_counter()
 while known and time.perf_counter() - start < {first}:
     for layout in known:

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from parcost import Chart, Figure, Formula, Interval, Outcome, Result, Study, hookimpl, load_text
+from parcost import (
+    Chart,
+    Figure,
+    Formula,
+    Interval,
+    Memory,
+    Outcome,
+    Result,
+    Study,
+    hookimpl,
+    load_text,
+)
 from parcost.contract.charts import PassTimeline, PointTable
 from parcost.plugins.discovery import load
 
@@ -83,6 +94,20 @@ def test_hooks_of_version_3_are_called_as_before(version: int | None) -> None:
     found = {figure.name: figure.value for owner, figure in result.figures if owner.name == "mine"}
     assert found == {"mine": 2.0, "mine_low": 1.0, "mine_high": 3.0}
     assert own_charts(result) == {"step", "calculations", "timeline"}
+
+
+@pytest.mark.parametrize(("version", "held"), [(2, True), (3, True), (None, False)])
+def test_memory_of_backward_is_held_to_its_end_in_former_versions(
+    version: int | None, held: bool
+) -> None:
+    term = Memory(name="mine", bytes_=1e9, formula=Formula(text="1 GB"), moments=("backward",))
+    result = evaluate(version, memory=lambda study: [term])  # noqa: ARG005
+    assert not result.faults
+    outcome = result.outcome
+    assert outcome is not None
+    (moments,) = outcome.memory_by_moment()
+    assert ("mine" in {line.name for line in moments["end_of_backward"]}) is held
+    assert "mine" in {line.name for line in moments["backward"]}
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Plugins for versions 2 and 3 of the contract, adapted to the version of today.
 
-Version 3 had a hook for each kind of chart, and one for intervals. A case of version 2 was a single
+Version 3 had a hook for each kind of chart, and one for intervals. Its memory terms knew no end of
+backward: a term that lists ``backward`` is held until then. A case of version 2 was a single
 pipeline, with the times of each virtual stage; today it has runs of equal stages, and many
 pipelines at once. The adapter expands the runs. For a case that version 2 cannot express, it
 returns None, and the core replays the order: slower, and never wrong.
@@ -8,14 +9,17 @@ returns None, and the core replays the order: slower, and never wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, chain, repeat
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 import pluggy
+from attrs import evolve
 
 from parcost.contract.pipelines import Case, Op, Pair, PipelineShape, Times
 from parcost.contract.study import Schedule
+from parcost.contract.terms import Memory
 from parcost.numeric import any_of, is_array
 from parcost.records import record
 
@@ -96,6 +100,24 @@ class ScheduleOfVersion2(Schedule):
         first = list(accumulate(map(int, case.counts), initial=0))[:-1]
         starts, ends = ([row[x] for x in first] for row in found)
         return starts, ends
+
+
+def memory_of_version_3(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a hook for memory with ``end_of_backward`` in the terms that list ``backward``."""
+
+    def memory(*arguments: Any) -> Any:
+        answer = function(*arguments)
+        if not isinstance(answer, (list, tuple, GeneratorType)):
+            return answer  # the core names what it lacks
+        return (_until_end_of_backward(term) for term in answer)
+
+    return memory
+
+
+def _until_end_of_backward(term: Any) -> Any:
+    if not isinstance(term, Memory) or "backward" not in term.moments:
+        return term
+    return evolve(term, moments=tuple(dict.fromkeys((*term.moments, "end_of_backward"))))
 
 
 def _former(case: Case) -> Any:

@@ -162,10 +162,17 @@ def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Se
     for name, caller in vars(manager.hook).items():
         if not name.startswith("_"):
             found.setdefault(former.NEW_NAMES.get(name, name), []).extend(
-                (by_name[impl.plugin_name], impl.function, impl.argnames)
-                for impl in caller.get_hookimpls()
+                _hook(name, by_name[impl.plugin_name], impl) for impl in caller.get_hookimpls()
             )
     return {name: sorted(hooks, key=lambda h: precedence(h[0])) for name, hooks in found.items()}
+
+
+def _hook(name: str, plugin: Plugin, implementation: pluggy.HookImpl) -> Hook:
+    """Return the hook of a plugin, adapted if it was written for a former version."""
+    function = implementation.function
+    if name == "memory" and _version(plugin) != API_VERSION:
+        function = former.memory_of_version_3(function)
+    return plugin, function, implementation.argnames
 
 
 def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:

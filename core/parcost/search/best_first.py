@@ -351,7 +351,7 @@ class _Search:
         if layout.cost > self.best.worst:
             return False
         one = evaluate_layout(self.space.scenario, layout.values, self.request.objective)
-        self.counts.verdicts.update(one.rejected)
+        self.counts.verdicts.update(one.rule_errors)
         return one.layout is not None
 
     def _thin(self) -> None:

@@ -32,7 +32,7 @@ class LayoutEvaluation:
     broken: Limit | None = None
 
     @property
-    def rejected(self) -> Sequence[str]:
+    def rule_errors(self) -> Sequence[str]:
         """The ids of the rules that reject the layout, including rules about the outcome."""
         errors = (d.id for d in self.result.diagnostics if d.severity is Severity.ERROR)
         return list(dict.fromkeys(errors)) if self.layout is None else []

@@ -92,9 +92,9 @@ def result_of(
         if not _agree(layout, one):
             failed = plugins_failed(space, faults)
             raise SpecError(failed or [disagreement(space, layout.values)])
-    if any(one.rejected for one in evaluated) and not (careful or tally.interrupted):
+    if any(one.rule_errors for one in evaluated) and not (careful or tally.interrupted):
         raise RejectedLayoutError
-    verdicts.update(rule for one in evaluated for rule in one.rejected)
+    verdicts.update(rule for one in evaluated for rule in one.rule_errors)
     exact = [one.layout for one in evaluated if one.layout is not None]
     if not exact:
         if tally.interrupted:
@@ -150,8 +150,8 @@ def _agree(layout: SearchedLayout, one: LayoutEvaluation) -> bool:
     if one.layout is not None:
         return isclose(one.layout.cost, layout.cost, rel_tol=ALIKE)
     outcome = one.result.outcome
-    if outcome is None or not one.rejected:
-        return bool(one.rejected)
+    if outcome is None or not one.rule_errors:
+        return bool(one.rule_errors)
     found = (float(outcome.step_seconds), float(outcome.memory_bytes))
     known = (layout.seconds, layout.bytes_)
     return all(isclose(a, b, rel_tol=ALIKE) for a, b in zip(found, known, strict=True))

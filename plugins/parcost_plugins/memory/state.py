@@ -37,7 +37,7 @@ from parcost_plugins.vocabulary.causes import (
 from parcost_plugins.vocabulary.run_choices import (
     accumulates_whole,
     copies_buckets,
-    frees_reduced,
+    frees_gradients,
     gradient_shards,
     host_sums,
     keeps_gradients,
@@ -128,13 +128,13 @@ def _gradients(held: Memory, kind: StageKind, study: Study) -> Iterator[Memory]:
     all gradients ahead of the update.
     """
     kept = keeps_gradients(study, kind.replicas) | (study[Training].micro_batches > 1)
-    behind: tuple[Moment, ...] = ("end_of_backward", "optimizer", "gather")
-    if frees_reduced(study):
-        behind = ("end_of_backward",)
+    after: tuple[Moment, ...] = ("end_of_backward", "optimizer", "gather")
+    if frees_gradients(study):
+        after = ("end_of_backward",)
     if all_of(kept):
-        yield evolve(held, moments=("forward", "backward", "loss", *behind))
+        yield evolve(held, moments=("forward", "backward", "loss", *after))
         return
-    yield evolve(held, moments=behind)
+    yield evolve(held, moments=after)
     made = ratio(kind.after + minimum(kind.layers, 1) * kind.layer, kind.elements)
     exist = {"M": (held.formula, "B"), "c": where(kept, 1.0, 0.0)}
     rows: tuple[tuple[str, str, dict[str, Any], tuple[Moment, ...]], ...] = (

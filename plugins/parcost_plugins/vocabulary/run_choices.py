@@ -111,7 +111,7 @@ def keeps_gradients(study: Study, ranks: Real) -> Mask:
     return kept == "always" or (kept == "zero_3" and shards_weights(study))
 
 
-def frees_reduced(study: Study) -> bool:
+def frees_gradients(study: Study) -> bool:
     """Return whether gradients are freed ahead of the update: DeepSpeed's ZeRO 1 copies its shard.
 
     DeepSpeed 0.17.0, runtime/zero/stage_1_and_2.py: independent_gradient_partition_epilogue ends

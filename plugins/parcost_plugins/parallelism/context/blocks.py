@@ -24,7 +24,7 @@ from itertools import product
 
 from parcost import Pass, Real, Work, formula, link_resources
 from parcost_plugins.parallelism.context.exchange import ContextExchange
-from parcost_plugins.parallelism.context.ring import last_gradients
+from parcost_plugins.parallelism.context.ring import last_gradient_message
 from parcost_plugins.vocabulary import KernelChoice, Stream, Training
 from parcost_plugins.vocabulary.causes import CONTEXT
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE
@@ -117,4 +117,4 @@ def gather_work(found: ContextExchange) -> Iterator[Work]:
                 latency=(r - 1.0) * sent.latency,
                 **link_resources(group.hop),
             )
-            yield last_gradients(found, sent, host, count)
+            yield last_gradient_message(found, sent, host, count)

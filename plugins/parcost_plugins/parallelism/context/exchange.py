@@ -106,7 +106,7 @@ class ContextExchange:
 
     @property
     def runs_blocks(self) -> bool:
-        """Return whether attention runs block by block of keys, and the framework adds up."""
+        """Whether attention runs one block of keys after another, and the framework adds up."""
         return any_of(self.sums > 0) and self.kind in ("ring", "all_gather")
 
     @property

@@ -73,10 +73,10 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
                 **link_resources(found.outer.hop),
             )
             if pass_ == "B" and found.runs_blocks:
-                yield last_gradients(found, gradients, host, count)
+                yield last_gradient_message(found, gradients, host, count)
 
 
-def last_gradients(found: ContextExchange, sent: Call, host: str, count: Counts) -> Work:
+def last_gradient_message(found: ContextExchange, sent: Call, host: str, count: Counts) -> Work:
     """Return the message that brings the last sums of gradients home, which nothing hides.
 
     PyTorch sends gradients after each of r blocks, keys and values after all but the last.

@@ -76,13 +76,10 @@ def _gathered_shards(study: Study, _: Parameters, size: Real) -> Real:
 
 
 def _shards_of_buckets(study: Study, one: Parameters, size: Real) -> Real:
-    """Return the same under ZeRO 1 and 2, for an element of *one* of the parameters."""
+    """Return the bytes moved for an element of a gradient of *one* group, under ZeRO 1 and 2."""
     training, bucket = study[Training], staged_elements(study)
-    framework, own, sent = (
-        training.framework,
-        training.precision.wide_gather,
-        training.precision.reduction,
-    )
+    framework, precision = training.framework, training.precision
+    own, sent = precision.wide_gather, precision.reduction
     kinds = [kind for kind in trained_kinds(study) if kind.expert == one.expert]
     psi, ranks = reduce(maximum, (kind.elements for kind in kinds)), kinds[0].shards(True)
     copied = where(size <= bucket, 2.0 * own, 0.0)
