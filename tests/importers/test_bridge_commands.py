@@ -251,10 +251,13 @@ def test_a_program_that_submits_a_recipe_has_its_devices(run_command: Run, kind:
         ("--tp $T", "`layout.tp`: `--tp`: `T` is not set in the file"),
         ("--mode lora", "LoRA of this kind of job is not read yet"),
         ("--deterministic", "--deterministic"),
+        ("--config-file ov.yaml", "evaluate `ov.yaml` with --recipe NAME"),
+        ("mixed_precision=bf16_with_fp8_current_scaling_mixed", "precisions.fp8_current"),
+        ("mixed_precision=fp16_mixedd", "`fp16_mixedd` is not a recipe of mixed precision"),
         ("4096", "it is no override, section.key=value, and no value of a flag"),
     ],
 )
-def test_words_of_the_generic_script_without_a_meaning_are_listed(
+def test_words_of_the_generic_script_are_read_or_listed(
     run_command: Run, flags: str, message: str
 ) -> None:
     text = LAUNCHES["torchrun"].format(flags)

@@ -38,7 +38,7 @@ _SUBMITTERS = ("setup_experiment.py", "train.sh")
 _COMMAND = re.compile(
     r"\b(?:run_recipe\.py|setup_experiment\.py|training/train\.sh)\b(?:[^\n|;&\\]|\\\n|\\.)*--recipe\b"
 )
-_PAIR = re.compile(r"\+{0,2}([a-z_]\w*\.[\w.]+)=(.*)", re.DOTALL)
+_PAIR = re.compile(r"\+{0,2}([a-z_]\w*\.[\w.]+|mixed_precision)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--?[A-Za-z][\w-]*(?:=.*)?", re.DOTALL)
 _LENGTHS = ("model.seq_length", "dataset.seq_length")
 _TP, _SEQUENCE_PARALLEL = "model.tensor_model_parallel_size", "model.sequence_parallel"
@@ -153,6 +153,9 @@ def _read_flag(recipe: BridgeRecipe, name: str, flag: _Flag) -> None:
         name in _TABLE["modes"] and text in _ADAPTERS
     ):
         recipe.errors.append((option, unsupported_message("lora"), unsupported_help("lora")))
+    elif name == "config_file":
+        message = f"`{option.text}` changes the recipe, and is not read with the command"
+        recipe.errors.append((option, message, f"evaluate `{option.text}` with --recipe NAME"))
     elif name == "packed_sequence":
         recipe.unread.append(option.evolve(unread="packed sequences: the length is that of a pack"))
     elif name not in ("peft_scheme", *_TABLE["modes"]) and not is_listed(name, _TABLE["plain"]):
