@@ -214,13 +214,13 @@ TOLD = """\
 import os
 from parcost_apps.cli import interrupts, streams
 streams._PATIENCE_SECONDS = {patience}
-note = interrupts.Interrupts._note
-def note_and_tell(caller, *signal):
+record = interrupts.Interrupts._record
+def record_and_tell(caller, *signal):
     try:
-        note(caller, *signal)
+        record(caller, *signal)
     finally:
         os.write({pipe}, b"!")
-interrupts.Interrupts._note = note_and_tell
+interrupts.Interrupts._record = record_and_tell
 """
 
 
@@ -243,11 +243,13 @@ def in_a_line(patience: float) -> Iterator[tuple[Any, Any, Callable[[], None]]]:
         before=TOLD.format(patience=patience, pipe=pipe),
         stdout=outwards,
         pass_fds=(pipe,),
+        start_new_session=True,
     )
     os.close(outwards)
     os.close(pipe)
 
     def full() -> bool:
+        assert child.poll() is None
         held = fcntl.ioctl(inwards, termios.FIONREAD, b"\0" * 4)
         return int.from_bytes(held, sys.byteorder) >= 4096
 
@@ -255,11 +257,12 @@ def in_a_line(patience: float) -> Iterator[tuple[Any, Any, Callable[[], None]]]:
         child.send_signal(signal.SIGINT)
         assert os.read(handled, 1) == b"!"
 
-    with os.fdopen(inwards, "rb") as reader:
+    with os.fdopen(inwards, "rb") as reader, ExitStack() as stack:
+        stack.callback(os.close, handled)
+        stack.callback(end, child)
         wait_for(full)
         yield child, reader, interrupt
         child.communicate()
-    os.close(handled)
 
 
 @posix
