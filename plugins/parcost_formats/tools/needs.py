@@ -9,6 +9,7 @@ from attrs import evolve
 from parcost import ImportFile, Translation
 from parcost_formats.tools.file_importer import FileImporter
 from parcost_formats.tools.network_variables import list_network_variables
+from parcost_formats.tools.reserved_nodes import check_reserved_nodes
 
 NEEDS: Mapping[str, str] = {
     "cluster.device": "--use catalog.devices.h100_sxm",
@@ -62,7 +63,7 @@ class IncompleteJobImporter(FileImporter):
 
     def read(self, file: ImportFile) -> Translation:
         """Return the blocks of a file, with variables of its script that change the network."""
-        found = super().read(file)
+        found = check_reserved_nodes(file, super().read(file))
         small = any(one.attribute == NODE_SIZE for one in (*found.unknown, *found.missing))
         keys = [*list_network_variables(file, found, small_nodes=small)]
         return evolve(found, missing=[*found.missing, *keys]) if keys else found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from parcost import ImportFile, PlaceBeside
@@ -13,6 +13,7 @@ from parcost_formats.tools.deepspeed import DeepSpeed
 from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.shell.launches import launcher_options
 from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField, list_places
 from parcost_formats.tools.tables import find_shipped, is_listed, table
 from parcost_formats.tools.unsupported import PROGRAM
@@ -278,23 +279,6 @@ class EngineFiles:
 def _is_left(key: str) -> bool:
     """Return whether Trainer fills in the value of a DeepSpeed key that is ``auto``."""
     return key.startswith(("zero_optimization.", "optimizer.", "scheduler.", "train_", "gradient_"))
-
-
-def launcher_options(words: Sequence[ShellField]) -> dict[str, ShellField]:
-    """Return the flags of a launcher by name, each with its value."""
-    found: dict[str, ShellField] = {}
-    for place, word in enumerate(words):
-        if not word.text.startswith("-"):
-            continue
-        name, equals, _ = word.text.lstrip("-").replace("-", "_").partition("=")
-        following = words[place + 1] if place + 1 < len(words) else word
-        if equals:
-            found[name] = word._replace(text=word.text.partition("=")[2])
-        elif following.text.startswith("-") or following is word:
-            found[name] = word._replace(text="true")
-        else:
-            found[name] = following
-    return found
 
 
 def _plain_word(text: str) -> Any:

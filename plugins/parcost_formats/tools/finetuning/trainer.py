@@ -35,12 +35,12 @@ from parcost_formats.tools.finetuning.engine_files import (
     KIND,
     EngineFiles,
     base_name,
-    launcher_options,
 )
 from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
 from parcost_formats.tools.hub import ask_for_model, read_attention, read_hub_model
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
+from parcost_formats.tools.shell.launches import launcher_options
 from parcost_formats.tools.shell.scripts import ShellField
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.unsupported import PROGRAM

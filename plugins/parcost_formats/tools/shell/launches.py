@@ -74,6 +74,23 @@ def open_words(words: Sequence[ShellField]) -> Sequence[ShellField]:
     return found
 
 
+def launcher_options(words: Sequence[ShellField]) -> dict[str, ShellField]:
+    """Return the flags of a launcher by name, each with its value."""
+    found: dict[str, ShellField] = {}
+    for place, word in enumerate(words):
+        if not word.text.startswith("-"):
+            continue
+        name, equals, _ = word.text.lstrip("-").replace("-", "_").partition("=")
+        following = words[place + 1] if place + 1 < len(words) else word
+        if equals:
+            found[name] = word._replace(text=word.text.partition("=")[2])
+        elif following.text.startswith("-") or following is word:
+            found[name] = word._replace(text="true")
+        else:
+            found[name] = following
+    return found
+
+
 def _launch(call: ScriptCall) -> ScriptLaunch | None:
     words = open_words(call.words)
     found = _program_name(words)

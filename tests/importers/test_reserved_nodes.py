@@ -1,0 +1,82 @@
+"""Counts of ``#SBATCH`` lines that contradict the launch of their script are errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from parcost_formats.tools.megatron import Megatron
+
+from .megatron_files import small
+from .translations import problems
+
+TASKS, GRES = "#SBATCH --ntasks-per-node=8", "#SBATCH --gres=gpu:h100:4"
+
+
+def read(lines: str) -> list[tuple[str, str]]:
+    return problems(Megatron(), f"#!/bin/bash\n{lines} a.py {small()}\n", "run.sh")
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason", "places"),
+    [
+        (
+            "#SBATCH --nodes=4\nsrun torchrun --nnodes=2 --nproc_per_node 8",
+            "`--nnodes=2` expects 2 launchers, and the job has 4 nodes",
+            ["--nodes=4", "--nnodes=2"],
+        ),
+        (
+            "#SBATCH -N 2\nNNODES=3\ntorchrun --nnodes $NNODES --nproc_per_node 8",
+            "`--nnodes=3` expects 3 launchers, and the job has 2 nodes",
+            ["-N 2", "$NNODES"],
+        ),
+        (
+            f"#SBATCH -N 2\n{TASKS}\nsrun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8",
+            "`--nnodes=2` expects 2 launchers, and srun starts 2 * 8 = 16 of them",
+            ["--ntasks-per-node=8", "$SLURM_NNODES"],
+        ),
+        (
+            "#SBATCH --nodes=2\nsrun -N 4 --ntasks-per-node=8 python",
+            "srun cannot use 4 of 2 nodes",
+            ["--nodes=2", "4"],
+        ),
+        (
+            f"#SBATCH --nodes=2\n{GRES}\nsrun torchrun --nnodes 2 --nproc-per-node=8",
+            "8 ranks do not fit on the 4 devices of a node",
+            ["--gres=gpu:h100:4", "--nproc-per-node=8"],
+        ),
+    ],
+)
+def test_a_launch_that_contradicts_the_scheduler(
+    lines: str, reason: str, places: list[str]
+) -> None:
+    found = read(lines)
+    assert [place for _, place in found] == places
+    assert all(message.endswith(reason) for message, _ in found), found
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "#SBATCH --nodes=4\nsrun torchrun --nnodes=4 --nproc_per_node 8",
+        "#SBATCH --nodes=4\nsrun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8",
+        "#SBATCH --nodes=4\nsrun torchrun --nnodes ${NNODES:-2} --nproc_per_node 8",
+        "#SBATCH --nodes=4\nsrun torchrun --nnodes=2:4 --nproc_per_node 8",
+        "#SBATCH --nodes=4\nsrun -N 2 torchrun --nnodes=2 --nproc_per_node 8",
+        "#SBATCH --nodes=4\nsrun -N 1 torchrun --nnodes=4 --nproc_per_node 8",
+        "#SBATCH -n 4\n#SBATCH --nodes=4\nsrun torchrun --nnodes=4 --nproc_per_node 8",
+        f"#SBATCH -N 4\n{TASKS}\nsrun --ntasks-per-node=1 torchrun --nnodes=4 --nproc_per_node 8",
+        f"#SBATCH --nodes=4\n{TASKS}\ntorchrun --nnodes=4 --nproc_per_node 8",
+        "#SBATCH -N 2\n#SBATCH hetjob\n#SBATCH -N 4\ntorchrun --nnodes 6 --nproc_per_node 8",
+    ],
+)
+def test_launches_that_slurm_allows(lines: str) -> None:
+    assert read(lines) == []
+
+
+def test_idle_devices_of_a_node_are_listed() -> None:
+    lines = "#SBATCH --gpus-per-node=8\ntorchrun --nnodes 1 --nproc_per_node 4"
+    found = Megatron().translate("run.sh", f"#!/bin/bash\n{lines} a.py {small()}\n")
+    reasons = {one.name: one.reason for one in found.missing}
+    assert reasons["#SBATCH --gpus-per-node=8"] == (
+        "--nproc_per_node=4 leaves 4 of them idle on each node"
+    )
