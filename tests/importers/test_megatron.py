@@ -494,6 +494,9 @@ def test_a_launcher_has_the_devices(launcher: str) -> None:
 # Layouts
 
 
+RING_OF_RINGS = "--context-parallel-size 8 --cp-comm-type a2a+p2p"
+
+
 @pytest.mark.parametrize(
     ("flags", "attributes"),
     [
@@ -520,7 +523,7 @@ def test_a_launcher_has_the_devices(launcher: str) -> None:
         ),
         ("--cp-comm-type a2a", {"context.algorithm": "ulysses"}),
         (
-            "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 4",
+            f"{RING_OF_RINGS} --hierarchical-context-parallel-sizes 2 4",
             {"context.algorithm": "hybrid", "context.ulysses": "2"},
         ),
     ],
@@ -608,7 +611,7 @@ def test_the_layout_of_a_large_model_is_read() -> None:
             {"precision.optimizer": "5 B", "precision.update_traffic": "20 B"},
         ),
         (
-            "--bf16 --fp8-format hybrid --fp8-param-gather",
+            "--bf16 --fp8-format hybrid --fp8-param-gather --use-distributed-optimizer",
             {"precision.weights": "1 B", "precision.update_traffic": "33 B"},
         ),
         (
@@ -642,7 +645,10 @@ def test_recipes(flags: str, attributes: dict[str, str]) -> None:
             "--pipeline-model-parallel-size 2 --no-align-param-gather",
             {"overlap.gather_start": "arrival"},
         ),
-        ("--optimizer-cpu-offload", {"offload.optimizer": "100 %"}),
+        (
+            "--optimizer-cpu-offload --use-precision-aware-optimizer",
+            {"offload.optimizer": "100 %"},
+        ),
         ("--attention-backend fused", {"kernels.attention": "cudnn"}),
         ("--transformer-impl local", {"kernels.attention": "unfused"}),
         ("--transformer-impl local --use-flash-attn", {"kernels.attention": "flash_2"}),

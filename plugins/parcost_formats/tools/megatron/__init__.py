@@ -39,6 +39,7 @@ from parcost_formats.tools.megatron.precision import read_precision
 from parcost_formats.tools.megatron.recipe_command import is_recipe_command, read_recipe_command
 from parcost_formats.tools.megatron.rejections import reject, reject_other_tool
 from parcost_formats.tools.megatron.schedule import read_schedule
+from parcost_formats.tools.megatron.stops import check_stops
 from parcost_formats.tools.megatron.tools import (
     ToolJob,
     is_titan_of_primus,
@@ -46,7 +47,7 @@ from parcost_formats.tools.megatron.tools import (
     swift_job,
     yaml_job,
 )
-from parcost_formats.tools.megatron.training import read_training
+from parcost_formats.tools.megatron.training import EARLY_FRAMEWORKS, read_training
 from parcost_formats.tools.megatron.writer import MegatronWriter
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.shell.scripts import ARGUMENTS
@@ -207,6 +208,8 @@ def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translatio
     if engine == "deepspeed":
         _add_engine(options, line, file)
     read_options(options, f"megatron_{engine}", line.entry)
+    if job is None and engine == "core" and not draft.uses_one_of(EARLY_FRAMEWORKS):
+        check_stops(options, [one.name for one in line.conditional])
     read_devices(draft, line)
     for stray in line.strays:
         if stray.unread == ARGUMENTS:

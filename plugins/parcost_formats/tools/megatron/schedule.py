@@ -64,6 +64,9 @@ def read_schedule(options: ToolOptions, framework: str) -> None:
     option = options.get("no_overlap_p2p_communication")
     if option is not None:
         if chunks and chunks > 1 and option.text != "false":
+            if pp == 2:
+                why = "Megatron-LM interleaves without it only from 3 stages on, and there are 2"
+                draft.problem(option, why, f"remove `{option.key}`")
             draft.set("schedule.transfers", "blocking", option)
         else:
             draft.ignore(option, "without interleaving, Megatron-LM always waits for messages")

@@ -10,6 +10,8 @@ from parcost_formats.tools.tables import table
 _PARTS = table("megatron")["modules"]
 _KERNELS = table("megatron")["words"]["attention_backend"]
 _EARLY, _RELEASES = table("megatron")["early"], table("megatron")["early_releases"]
+#: Entries of the catalogue for releases before Megatron-Core.
+EARLY_FRAMEWORKS = [f"catalog.frameworks.{one}" for one in dict.fromkeys(_EARLY.values())]
 _SWITCHED_OFF = {  # fusions that flags turn off, and what the framework has then
     "no_masked_softmax_fusion": ("softmax", "eager"),
     "no_bias_swiglu_fusion": ("activation", "halves"),
