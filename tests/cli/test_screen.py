@@ -46,7 +46,7 @@ def test_a_job_is_one_screen(run_command: Run, study: str) -> None:
     done = run_command("eval", SEVENTY, "--study", study)
     lines = done.out.splitlines()
     assert (done.code, done.err) == (0, "")
-    assert len(lines) <= 40
+    assert len(lines) <= 44
     assert max(map(len, lines)) <= 80
     assert done.out.count("pipeline bubble  ") == 2  # one figure, and one cause
     for title in ("step time", "MFU", "HFU", "exposed", "memory"):
@@ -56,7 +56,7 @@ def test_a_job_is_one_screen(run_command: Run, study: str) -> None:
 def test_a_large_mixture_of_experts_is_one_screen(run_command: Run) -> None:
     done = run_command("eval", "a.par", a=DEEPSEEK)
     lines = done.out.splitlines()
-    assert len(lines) <= 40
+    assert len(lines) <= 44
     assert max(map(len, lines)) <= 80
     causes = re.findall(
         r"^  (compute|pipeline bubble|pipeline send/recv|[A-Z]P communication) ",

@@ -218,7 +218,7 @@ def test_the_screen_has_the_interval_beside_the_figure(run: Run) -> None:
     found = run("eval", text=text)
     step = float(evaluate_text(text).result.figure("step_time"))
     assert f"({800 * step:.0f} to {1250 * step:.0f} ms, 80 %)" in found.out
-    assert len(found.out.splitlines()) <= 40
+    assert len(found.out.splitlines()) <= 44
     assert " ".join(found.out.split()).count(", 80 %)") == 2
 
 

@@ -200,7 +200,7 @@ def test_the_command_fits_and_prints_the_same_numbers(
 def test_the_screen_has_the_cheapest_cures_and_the_command(run_command: Run) -> None:
     done = run_command("eval", "job.par", "--set", "training.micro_batch=4", job=JOB)
     lines = done.out.splitlines()
-    assert len(lines) <= 40
+    assert len(lines) <= 44
     at = lines.index(TITLE)
     assert lines[at + 1].split() == ["change", "memory", "saved", "step", "vs", "now", "host"]
     assert lines[at + 3].startswith("  training.micro_batch = 1")

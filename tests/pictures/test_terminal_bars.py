@@ -28,4 +28,4 @@ def test_bars_are_as_long_as_their_causes_and_ascii_where_needed(report: Report)
             line for line in block_bars.splitlines() if line.strip().startswith(f"{cause} ")
         ]
         assert block.count("█") == line.count("#")
-    assert len(plain.splitlines()) <= 40
+    assert len(plain.splitlines()) <= 44

@@ -28,7 +28,8 @@ def command(
     """Explain one number of a report: formula, inputs, source.
 
     TERM is any name of a report: a figure, a cause such as `TP communication`, a line of the
-    step or of memory, a lever. The page has the formula in symbols and with numbers, its inputs,
+    step or of memory, a lever; or an attribute or a block of the job, such as `layout.zero`, with
+    the place that sets it. The page has the formula in symbols and with numbers, its inputs,
     its source and its plugin; a cause has its terms. A term has
     its place in the step and the work that can overlap with it. In a sweep `--set` selects the
     point.
@@ -75,11 +76,12 @@ def _several(report: Report) -> None:
 
 
 def _explain(report: Report, term: str) -> bool:
-    from parcost.contract.page import Heading
-    from parcost_apps.explain.explanation import explain, explain_section
+    from parcost.contract.page import Heading, Item
+    from parcost_apps.explain.explanation import explain, explain_section, explain_settings
 
-    items = [item for result in report.results for item in explain(result, term)]
-    items = items or [item for r in report.results for item in explain_section(r, term)]
+    items: list[Item] = []
+    for search in (explain, explain_settings, explain_section):  # the slowest is the last
+        items = items or [item for result in report.results for item in search(result, term)]
     if items:
         show([Heading(report.name, 1, aside=report.path), *items])
     return bool(items)
@@ -88,9 +90,10 @@ def _explain(report: Report, term: str) -> bool:
 def _report_unknown_term(reports: list[Report], term: str) -> int:
     from parcost.language.diagnostics import nearest_names
     from parcost.report.result import missing_message
-    from parcost_apps.explain.explanation import names
+    from parcost_apps.explain.explanation import names, setting_names
 
-    known = list(dict.fromkeys(n for r in reports for result in r.results for n in names(result)))
+    names_of = setting_names if "." in term else names
+    known = list(dict.fromkeys(n for r in reports for x in r.results for n in names_of(x)))
     if not known:
         write_message(f"error: `{reports[0].path}` is invalid, so it has no terms")
         for report in reports:

@@ -1,4 +1,4 @@
-"""The explanation of one term: its formula, its source, and its place in the step."""
+"""The explanation of a term: its formula, source and place in the step; and of an attribute."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from attrs import evolve
 from parcost.contract.formulas import Formula
 from parcost.contract.page import Column, Heading, Item, Row, Table
 from parcost.contract.page import Line as TextLine
+from parcost.contract.schema import block_type
 from parcost.contract.terms import Cause, Edge, Memory, Once, Work
 from parcost.language.numbers import quantity, round_significant
 from parcost.language.units import BINARY, DECIMAL
@@ -24,7 +25,7 @@ from parcost.report.formulas import fractions, substitute
 from parcost_formats.rendering.cells import share
 from parcost_formats.rendering.full_report import PASSES, section_page
 from parcost_formats.rendering.report_data import long_figures
-from parcost_formats.rendering.resolved_spec import place_of
+from parcost_formats.rendering.resolved_spec import BlockText, block_texts, place_of
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Interval
@@ -117,6 +118,40 @@ def explain_section(result: Result, term: str) -> Iterator[Item]:
             yield from section_page(section)
         elif rows := [row for row in section.rows if _matches_name(str(row[0]), term)]:
             yield from section_page(evolve(section, notes=()), rows)
+
+
+def explain_settings(result: Result, term: str) -> Iterator[Item]:
+    """Yield the attributes of each block called *term*, or the attribute at this path.
+
+    Each has its value, the place that sets it, and its source.
+    """
+    columns = (Column("attribute"), Column("value", flexible=True), Column("place", flexible=True))
+    for text in _block_texts(result):
+        declared = block_type(type(text.block))
+        shown = {name: one for name, one in text.attributes.items() if one.text or one.implied}
+        if term in (declared.kind, text.path):
+            yield Heading(text.title)
+            rows = [(n, one.text or one.implied, one.place) for n, one in shown.items()]
+            yield Table(columns, [Row(row) for row in rows])
+        for name, one in shown.items():
+            paths = (f"{declared.kind}.{name}", f"{text.path}.{name}")
+            if term in paths or ("." in term and paths[1].endswith(f".{term}")):
+                yield Heading(paths[1])
+                yield from _facts(
+                    ("value", one.text.removesuffix(one.provenance) or one.implied),
+                    ("set by", one.place),
+                    ("source", one.provenance.lstrip()),
+                    ("meaning", declared.fields[name].doc),
+                )
+
+
+def setting_names(result: Result) -> list[str]:
+    """Return the paths of the attributes that can be explained."""
+    return [f"{text.path}.{name}" for text in _block_texts(result) for name in text.attributes]
+
+
+def _block_texts(result: Result) -> Iterator[BlockText]:
+    return (text for texts in block_texts(result.study).values() for text in texts)
 
 
 def _causes(outcome: Outcome) -> list[tuple[str, list[str]]]:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from parcost.contract.study import Study
     from parcost.report.result import Result
 
-_SHOWN = 3  # on one screen
 _LONGEST = 60  # characters of a reason there
 
 
@@ -74,20 +73,18 @@ def assumptions(study: Study) -> list[AssumedValue]:
     return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
 
-def assumed_line(result: Result, *, hints: bool = True) -> Iterator[Item]:
-    """Yield one line with the first assumed values, and the number of the others.
-
-    With *hints*, the line names the option that prints all; without, all values are printed.
-    """
+def assumed_line(result: Result, shown: int | None = 3) -> Iterator[Item]:
+    """Yield one line with the first *shown* assumed values, all with None, and count the others."""
     found = assumptions(result.study)
     if not found:
         return
-    shown = "; ".join(
+    listed = [
         f"{one.attribute} = {one.value}" + (f" ({_short(one.reason)})" if one.reason else "")
-        for one in found[: _SHOWN if hints else None]
-    )
-    more = f"; and {len(found) - _SHOWN} more: --full" if hints and len(found) > _SHOWN else ""
-    yield Line(f"Assumed: {shown}{more}", "faint")
+        for one in found[:shown]
+    ]
+    if more := len(found) - len(listed):
+        listed.append(f"and {more} more: --full")
+    yield Line(f"Assumed: {'; '.join(listed)}", "faint")
 
 
 def assumed_section(result: Result) -> Iterator[Item]:

@@ -22,6 +22,7 @@ from parcost.report.verdict import verdict as verdict_word
 from parcost_formats.rendering.assumptions import assumed_section
 from parcost_formats.rendering.cells import cells, plugin_note, share
 from parcost_formats.rendering.columns import ColumnScale
+from parcost_formats.rendering.job import job_table
 from parcost_formats.rendering.judgments import is_in_verdict, judgment_failure, step_failure
 from parcost_formats.rendering.view import Order, View
 
@@ -46,6 +47,8 @@ def result_items(result: Result, view: View) -> Iterator[Item]:
     """Yield the full page of a single point."""
     sections = result.sections  # asked first: a plugin that fails now makes this incomplete too
     yield from verdict(result)
+    yield Line("")
+    yield from job_table(result)
     yield from assumed_section(result)
     outcome = result.outcome
     if outcome is not None:

@@ -1,6 +1,7 @@
-"""A report on one screen: the verdict, the headline figures, and time and memory by cause.
+"""A report on one screen: the verdict, the job, the headline figures, time and memory by cause.
 
-The page has at most 40 lines at 80 columns for a study without a sweep. Plugins mark its content:
+The page has 44 lines at 80 columns for a study without a sweep; one with much to say, such as a
+list of changes that make a job fit, is some lines longer. Plugins mark its content:
 figures with a ``brief`` note, the causes of terms, and the ``lead`` rows of sections. Everything
 else is one option away, and the last line names the option.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from parcost.contract.outcome import OTHER
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Style, Table
@@ -31,6 +32,7 @@ from parcost_formats.rendering.full_report import (
     runs,
     section_page,
 )
+from parcost_formats.rendering.job import job_table
 from parcost_formats.rendering.judgments import is_in_verdict, step_failure
 from parcost_formats.rendering.text import lines
 
@@ -45,18 +47,28 @@ from parcost.binding.allowances import Suppression
 
 _BAR = 28  # blocks of the longest bar
 _ROOM = 70  # characters of a title, a value and a note on one line
-_LINES = 40
+_LINES = 44
 _PAPER = Paper(width=80)
 _CAUSES = 8  # rows of the table of time
 _FEWEST_CAUSES = 4  # however many warnings there are
 _MEMORY_CAUSES = 6
 _WARNINGS = 3
+_ASSUMED = 3  # values
 _UNREAD = "import-"  # ids of warnings about keys of a file that are not read
 _CLAIMS = 4  # that fail
 _ANSWERS = 28  # lines of figures and tables of a study without a step
 _HEAD = 5  # lines of a table besides its rows
 _FIGURES = 12  # of them for figures where there are tables
 _MORE = "More: --full, --section NAME, `parcost explain`, `parcost figures`"
+
+
+@frozen
+class _Size:
+    """The number of rows of tables of causes, of warnings and of assumed values; None for all."""
+
+    causes: int | None = None
+    warnings: int | None = None
+    assumed: int | None = None
 
 
 def page(report: Report, view: View) -> Sequence[Item]:
@@ -67,27 +79,28 @@ def page(report: Report, view: View) -> Sequence[Item]:
     instead of printed. Warnings about unread keys of a file are always printed.
     """
     if not view.hints:
-        whole = [_result(result, view, None, None) for result in report.results]
+        whole = [_result(result, view, _Size()) for result in report.results]
         return [Heading(report.name, 1, aside=report.path), *(i for part in whole for i in part)]
-    rows = range(_CAUSES, _FEWEST_CAUSES - 1, -1)
-    sizes = [(causes, _WARNINGS) for causes in rows]
-    sizes += [(_FEWEST_CAUSES, shown) for shown in range(_WARNINGS - 1, -1, -1)]
-    sizes += [(causes, 0) for causes in range(_FEWEST_CAUSES - 1, 1, -1)]
-    for causes, shown in sizes:
+    sizes = [_Size(causes, _WARNINGS, _ASSUMED) for causes in range(_CAUSES, _FEWEST_CAUSES, -1)]
+    sizes += [_Size(_FEWEST_CAUSES, _WARNINGS, shown) for shown in range(_ASSUMED, 0, -1)]
+    sizes += [_Size(_FEWEST_CAUSES, shown, 1) for shown in range(_WARNINGS - 1, -1, -1)]
+    for size in sizes:
         items: list[Item] = [Heading(report.name, 1, aside=report.path)]
         for result in report.results:
-            items += _result(result, view, causes, None if view.warnings else shown)
+            items += _result(result, view, evolve(size, warnings=None) if view.warnings else size)
         items += [Line(""), Line(_MORE, "faint")]
         if sum(1 for _ in lines(items, _PAPER)) <= _LINES:
             break
     return items
 
 
-def _result(result: Result, view: View, causes: int | None, shown: int | None) -> Iterator[Item]:
+def _result(result: Result, view: View, size: _Size) -> Iterator[Item]:
     names = view.figures
     sections = result.brief_sections  # first: a plugin that fails now makes this incomplete too
     outcome = result.outcome
-    yield from _verdict(result, shown, hints=view.hints)
+    yield from _verdict(result, size, hints=view.hints)
+    if not names:
+        yield from job_table(result)
     if outcome is None:
         if result.legal:
             yield from _worksheet(result, view)
@@ -101,14 +114,14 @@ def _result(result: Result, view: View, causes: int | None, shown: int | None) -
     wrong = any(section.command for section in leading)
     if not wrong:
         yield from _interval_basis(result)
-    yield from _time(outcome, causes)
-    yield from _memory(outcome, causes and min(causes, _MEMORY_CAUSES))
+    yield from _time(outcome, size.causes)
+    yield from _memory(outcome, size.causes and min(size.causes, _MEMORY_CAUSES))
     for section in leading:
         if section.command or not wrong:
             yield from _first_rows(section)
 
 
-def _verdict(result: Result, shown: int | None, *, hints: bool) -> Iterator[Item]:
+def _verdict(result: Result, size: _Size, *, hints: bool) -> Iterator[Item]:
     """Yield the verdict, the failed claims, the errors and the warnings of a study."""
     chosen = plugin_note(result.study.plugins)
     if runs(result):
@@ -126,8 +139,10 @@ def _verdict(result: Result, shown: int | None, *, hints: bool) -> Iterator[Item
         if result.outcome is not None and problems(result):
             yield Line(f"Figures below ignore {ignored_rules(result)}.", "warning")
     yield from (Line(fault.line, "bad") for fault in result.faults)
-    yield from warning_lines([d for d in result.diagnostics if not is_in_verdict(result, d)], shown)
-    yield from assumed_line(result, hints=hints)
+    yield from warning_lines(
+        [d for d in result.diagnostics if not is_in_verdict(result, d)], size.warnings
+    )
+    yield from assumed_line(result, size.assumed)
     yield from suppression_count(result.suppressions)
 
 

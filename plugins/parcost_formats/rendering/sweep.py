@@ -82,7 +82,7 @@ def _messages(report: Report, view: View) -> Iterator[Item]:
     distinct = list({d.message: d for d in every.values()}.values())
     counted_only = short and view.hints and not view.warnings
     yield from warning_lines(distinct, *([] if counted_only else [None]))
-    yield from assumed_line(report.results[0], hints=view.hints)
+    yield from assumed_line(report.results[0], 3 if view.hints else None)
     yield from (suppression_count if short else suppression_lines)(report.suppressions)
 
 

@@ -1,0 +1,130 @@
+"""The job as it was read, in a few lines: model, devices, layout, batch and precision.
+
+A file of another tool may be read wrongly without an error. These lines show the deciding values,
+so that the reader can compare them with the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from parcost.contract.page import Column, Item, Row, Table
+from parcost.contract.schema import block_name, block_type
+from parcost.language.numbers import quantity
+from parcost_plugins.vocabulary import (
+    Adapters,
+    Cluster,
+    Layout,
+    Offload,
+    Recompute,
+    ScheduleChoice,
+    Sharding,
+    Training,
+)
+
+if TYPE_CHECKING:
+    from parcost.contract.study import Study
+    from parcost.numeric import Real
+    from parcost.report.result import Result
+
+_DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp")
+_HOSTED = ("optimizer", "parameters", "activations")
+
+
+def job_table(result: Result) -> Iterator[Item]:
+    """Yield a table of the job's deciding values; nothing for a study without a training step."""
+    study = result.study
+    if study.trains:
+        rows = [
+            ("model", _model(result)),
+            ("layout", _layout(study)),
+            ("training", _training(study)),
+            ("precision", _precision(study)),
+        ]
+        yield Table((Column(), Column(flexible=True)), [Row(row) for row in rows])
+
+
+def _model(result: Result) -> str:
+    """Return the name, the size and the shape of the model, and what of it is trained."""
+    study = result.study
+    model, adapters = study[Training].model, study.get(Adapters)
+    parts = [_size(f.value) for _, f in result.figures if f.name == "parameters"]
+    parts.append(f"{quantity(model.layers)} layers")
+    if not model.is_nominal:
+        parts.append(f"hidden size {quantity(model.hidden)}")
+    if model.experts:
+        parts.append(f"{quantity(model.experts)} experts, top {quantity(model.top_k)}")
+    if adapters is not None:
+        base = "" if adapters.base is None else f" on {block_name(adapters.base)}"
+        parts.append(f"LoRA rank {quantity(adapters.rank)}{base}")
+    return f"{block_name(model)}: {', '.join(parts)}"
+
+
+def _size(parameters: Real) -> str:
+    """Return a number of parameters in the field's words.
+
+    >>> _size(70_553_706_496), _size(124_439_808)
+    ('70.55 billion parameters', '124.4 million parameters')
+    """
+    unit, word = (1e9, "billion") if parameters >= 1e9 else (1e6, "million")
+    return f"{quantity(parameters / unit)} {word} parameters"
+
+
+def _layout(study: Study) -> str:
+    """Return the devices, the degrees above 1, what ZeRO shards, and the schedule."""
+    cluster, layout, sharding = study[Cluster], study[Layout], study.get(Sharding)
+    degrees = {name: getattr(layout, name) for name in _DEGREES}
+    parts = [f"{n.upper()} {quantity(d)}" for n, d in degrees.items() if d != 1 or n == "dp"]
+    parts.append(f"ZeRO {layout.zero}")
+    if sharding is not None and sharding.shard != layout.dp * layout.cp:
+        parts[-1] += f" over {quantity(sharding.shard)} ranks"
+    if layout.tp != 1:
+        parts.append(f"SP {quantity(layout.sequence_parallel)}")
+    if layout.pp > 1:
+        schedule = study[ScheduleChoice]
+        chunks = f" with {schedule.chunks} chunks" if schedule.chunks > 1 else ""
+        parts.append(f"schedule {schedule.kind}{chunks}")
+    return f"{quantity(cluster.devices)} {block_name(cluster.device)}: {', '.join(parts)}"
+
+
+def _training(study: Study) -> str:
+    """Return the batch, how it is divided, and what saves its memory."""
+    training, offload = study[Training], study.get(Offload)
+    packed = ", packed" if training.documents or training.document else ""
+    batch, length = quantity(training.global_batch), quantity(training.sequence)
+    hosted = {name: getattr(offload, name, 0.0) for name in _HOSTED}
+    parts = [
+        f"{batch} sequences of {length} tokens{packed}",
+        f"micro-batch {quantity(training.micro_batch)}",
+        f"recompute {training.recompute}{_more_recompute(study.get(Recompute))}",
+        *(
+            f"{quantity(share, '%')} of {name} on the host"
+            for name, share in hosted.items()
+            if share
+        ),
+    ]
+    return ", ".join(parts)
+
+
+def _more_recompute(recompute: Recompute | None) -> str:
+    """Return the further parts and the number of layers that are recomputed, in brackets."""
+    if recompute is None:
+        return ""
+    defaults = block_type(Recompute).defaults
+    values = {name: getattr(recompute, name) for name in defaults}
+    texts = [
+        name if value is True else f"{name} {quantity(value)}"
+        for name, value in values.items()
+        if value not in (None, defaults[name])
+    ]
+    return f" ({', '.join(texts)})" if texts else ""
+
+
+def _precision(study: Study) -> str:
+    """Return the types of the products, the recipe, and the framework."""
+    training = study[Training]
+    recipe = training.precision
+    narrow = "" if recipe.narrow == "none" else f" with {recipe.narrow} linear layers"
+    named = "" if block_name(recipe) == recipe.compute else f" ({block_name(recipe)})"
+    return f"{recipe.compute}{narrow}{named}; framework {block_name(training.framework)}"
