@@ -246,6 +246,25 @@ def test_a_program_that_submits_a_recipe_has_its_devices(run_command: Run, kind:
 
 
 @pytest.mark.parametrize(
+    ("recipe", "mode", "help"),
+    [
+        ("llama31_8b_pretrain_config", "sft", "--recipe llama31_8b_sft_config, or --mode pretrain"),
+        ("llama31_8b_pretrain_config", "finetune", "--mode pretrain"),
+        ("llama31_8b_sft_config", "pretrain", "--mode sft"),
+        ("llama31_8b_sft_config", "sft", ""),
+        ("llama31_8b_sft_config", "finetune", ""),
+    ],
+)
+def test_a_mode_that_contradicts_the_recipe(recipe: str, mode: str, help: str) -> None:
+    """Megatron-Bridge: `Mode 'sft' is incompatible with recipe ...`."""
+    text = f"torchrun --nproc_per_node 8 run_recipe.py --recipe {recipe} --mode {mode}\n"
+    found = Megatron().translate("go.sh", text).problems
+    assert [text[one.start : one.end] for one in found] == ([mode] if help else [])
+    assert all(help in one.help for one in found)
+    assert all(f"`{mode}` is incompatible with the recipe" in one.message for one in found)
+
+
+@pytest.mark.parametrize(
     ("flags", "message"),
     [
         ("--tp $T", "`layout.tp`: `--tp`: `T` is not set in the file"),

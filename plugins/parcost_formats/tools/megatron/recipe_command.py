@@ -45,6 +45,8 @@ _TP, _SEQUENCE_PARALLEL = "model.tensor_model_parallel_size", "model.sequence_pa
 #: Names of the flags of a launcher, by those of a program that submits jobs.
 _COUNTS = {"nodes": "nodes", "gpus_per_node": "gpus-per-node"}
 _ADAPTERS = ("peft", "lora", "dora")
+#: The task in the name of a recipe, by words of its name and of a mode.
+_TASKS = {"pretrain": "pretrain", "sft": "sft", "finetune": "sft"}
 _NO_OVERRIDE = "it is no override, section.key=value, and no value of a flag"
 
 
@@ -110,6 +112,8 @@ def read_recipe_command(file: ImportFile) -> RecipeCommand:
         )
     for name, flag in flags.items():
         _read_flag(recipe, name, flag)
+        if name in _TABLE["modes"]:
+            _check_mode(recipe, flag, named.text)
     for word in strays:
         one = Option(name="", key=word.text[:60], start=word.start, end=word.end)
         recipe.unread.append(one.evolve(unread=word.unread or _NO_OVERRIDE))
@@ -160,6 +164,22 @@ def _read_flag(recipe: BridgeRecipe, name: str, flag: _Flag) -> None:
         recipe.unread.append(option.evolve(unread="packed sequences: the length is that of a pack"))
     elif name not in ("peft_scheme", *_TABLE["modes"]) and not is_listed(name, _TABLE["plain"]):
         recipe.unread.append(option)
+
+
+def _check_mode(recipe: BridgeRecipe, flag: _Flag, named: str) -> None:
+    """Report a mode that contradicts the name of the recipe, with which the script stops."""
+    words = named.lower().split("_")
+    task = next((_TASKS[word] for word in words if word in _TASKS), "")
+    mode = _TASKS.get(flag.word.text.lower(), "")
+    if not mode or not task or mode == task:
+        return
+    other = next((one for one in library_recipes() if one == named.replace(task, mode)), "")
+    message = (
+        f"`{flag.word.text}` is incompatible with the recipe `{named}`, which is of {task}: "
+        f"`{_PROGRAM}` stops"
+    )
+    fix = f"--recipe {other}, or " if other else ""
+    recipe.errors.append((_option(flag, flag.shown), message, f"{fix}{flag.shown} {task}"))
 
 
 def _arguments(
