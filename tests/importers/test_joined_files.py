@@ -11,6 +11,9 @@ import pytest
 import parcost
 from parcost_plugins.vocabulary import Training
 
+from .finetuning_files import LLAMAFACTORY
+from .torchtitan_files import TOML
+
 Run = Callable[..., Any]
 
 CONFIG: dict[str, Any] = {
@@ -331,3 +334,37 @@ def test_equal_numbers_of_devices_in_two_files_agree(
         done = run_command("import", *names, files=texts)
         assert done.code == code, done.err
         assert ("import-conflict" in done.err) == bool(code)
+
+
+OWN_FILES = {
+    "train.yaml": (
+        LLAMAFACTORY,
+        "NNODES=1 NPROC_PER_NODE=8 llamafactory-cli train train.yaml\n",
+        ("cutoff_len: 4096", "cutoff_len: many", " cutoff_len=4096"),
+    ),
+    "run.toml": (
+        TOML,
+        "torchrun --nproc_per_node 8 --nnodes 32 train.py --job.config_file run.toml\n",
+        ("seq_len = 8_192", "seq_len = 'many'", " --training.seq_len 8192"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN_FILES)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_configuration_beside_the_command_that_names_it_is_read_once(
+    run_command: Run, name: str, *, first: bool
+) -> None:
+    text, script, (old, new, flag) = OWN_FILES[name]
+    assert old in text
+    alone = run_command("import", "run.sh", files={name: text, "run.sh": script})
+    names = (name, "run.sh") if first else ("run.sh", name)
+    assert run_command("import", *names).code == alone.code == 0
+    plain = [line for line in alone.out.splitlines() if line and not line.startswith("#")]
+    both = run_command("import", *names).out
+    values = [line.partition("#")[0].rstrip() for line in plain]
+    joint = [line.partition("#")[0].rstrip() for line in both.splitlines()]
+    assert [line for line in joint if line] == values
+    changed = {name: text.replace(old, new), "run.sh": script.replace("\n", f"{flag}\n")}
+    assert run_command("import", name, files=changed).code == 2
+    assert run_command("import", *names).code == 0  # the command replaces the value

@@ -35,6 +35,22 @@ def test_adam_by_any_of_its_names_has_the_recipe_of_the_catalogue(name: str) -> 
     assert any("other than Adam" in problem.message for problem in narrow.problems)
 
 
+def test_an_error_about_a_type_that_the_engine_takes_from_the_trainer_is_at_the_trainers_key() -> (
+    None
+):
+    engine = (
+        '{"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}, '
+        '"zero_optimization": {"stage": 3}}'
+    )
+    lines = "bf16: true\nfp16: true\ndeepspeed: ds.json"
+    text = LLAMAFACTORY.replace("bf16: true", lines)
+    found = read("llamafactory", "bf16: true", lines, ds=engine).problems
+    assert [(one.message, text[one.start : one.end]) for one in found] == [
+        ("`bf16`: bf16 and fp16 exclude one another", "bf16: true"),
+        ("`fp16`: bf16 and fp16 exclude one another", "fp16: true"),
+    ]
+
+
 def test_pure_bf16_in_an_engine_of_another_type_raises_a_question() -> None:
     """DeepSpeed fills `auto` with `bf16` of the trainer, which `pure_bf16` leaves off."""
     engine = '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}}'

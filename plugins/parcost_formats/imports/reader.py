@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from attrs import evolve
+from attrs import define, evolve
 
 from parcost.binding import sources
 from parcost.binding.modules import Module, use_items
@@ -19,6 +19,7 @@ from parcost.contract.importers import (
     Importer,
     ImportOptions,
     ImportSubject,
+    Translation,
 )
 from parcost.engine.session import Session
 from parcost.language import syntax as s
@@ -91,7 +92,7 @@ def read_job(
     """
     given = _added_blocks(reading, session)
     beside: dict[Path, str] = {}
-    found: list[ImportedFile] = []
+    known: list[_NamedFile] = []
     problems: list[Diagnostic] = []
     foreign = [name for name in reading.files if not name.endswith(sources.SUFFIX)]
     files = [(source, path, reading.recipe) for source, path in named]
@@ -103,27 +104,68 @@ def read_job(
             files.append((source, path, recipe or reading.recipe))
         except SpecError as error:
             problems += error.diagnostics
+    importers = importers_of(session)
     for source, path, recipe in files:
         others = {one.name: one.text for one, _, _ in files if one is not source}
-        neighbors = Neighbors(path)
+        one = _NamedFile(path.resolve(), source, Neighbors(path))
+        known.append(one)
         try:
+            several = bool(others)
+            one.importer = _importer(source, reading.tool, one.near, importers, several=several)
             own = evolve(reading, recipe=recipe)
-            found.append(_read_file(source, own, given, neighbors, others, importers_of(session)))
+            one.found = _read_file(source, own, given, one.near, others, one.importer)
         except SpecError as error:
-            problems += error.diagnostics
-        beside |= neighbors.read
+            one.problems = error.diagnostics
+        beside |= one.near.read
+    _mark_parts(known)
+    problems += [two for one in known if not one.is_part for two in one.problems]
     if problems:
         raise SpecError(problems)
-    names = [file.source.name for file in found]
+    read = [
+        evolve(one.found, translation=Translation()) if one.is_part else one.found
+        for one in known
+        if one.found is not None
+    ]
+    names = [file.source.name for file in read]
     unused = reading.unused_warnings(
-        names, lambda other: any(is_read_differently(file, reading, other) for file in found)
+        names, lambda other: any(is_read_differently(file, reading, other) for file in read)
     )
     job = (
-        ImportedJob(translation=found[0].translation, files=found)
-        if len(found) == 1
-        else join_files(found, session)
+        ImportedJob(translation=read[0].translation, files=read)
+        if len(read) == 1
+        else join_files(read, session)
     )
     return evolve(job, warnings=[*unused, *job.warnings], beside=beside)
+
+
+@define(eq=False)
+class _NamedFile:
+    """A file that the user names: its place, what is read beside it, and its job or errors.
+
+    *is_part* says that another file of the same importer has read it, as a command reads the
+    configuration that it names.
+    """
+
+    path: Path
+    source: Source
+    near: Neighbors
+    importer: Importer | None = None
+    found: ImportedFile | None = None
+    problems: Sequence[Diagnostic] = ()
+    is_part: bool = False
+
+
+def _mark_parts(files: Sequence[_NamedFile]) -> None:
+    """Mark the files that another file has read as its own."""
+    for one in files:
+        one.is_part = any(
+            other.found is not None
+            and not other.is_part
+            and other is not one
+            and other.importer is one.importer
+            and one.path in other.near.read
+            for other in files
+        )
 
 
 def _read_file(
@@ -132,13 +174,12 @@ def _read_file(
     given: Added,
     neighbors: Neighbors,
     others: Mapping[str, str],
-    importers: Mapping[str, Importer],
+    importer: Importer,
 ) -> ImportedFile:
     """Return a file of another tool, without assumptions that the command line replaces.
 
     *others* are the texts of the other files of the job, by name.
     """
-    importer = _importer(source, reading.tool, neighbors, importers, several=bool(others))
     translation = translate(importer, source, reading, neighbors, others)
     translation = without_asked(translation, importer.subjects, given)
     problems = [

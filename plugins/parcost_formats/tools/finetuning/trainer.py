@@ -12,6 +12,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
+from attrs import evolve
+
 from parcost import ImportFile
 from parcost_formats.tools.accelerate import (
     GATHERED_WHOLE,
@@ -265,6 +267,7 @@ class TrainerKeys:
         if len(narrow) > 1:
             for key in narrow:
                 found.problem(key, "bf16 and fp16 exclude one another")
+            return
         for name in ("config_file", _MIXED, "deepspeed_config.deepspeed_config_file"):
             found.value(name)
         kind = str(found.value(KIND, "")).upper()
@@ -540,7 +543,9 @@ class TrainerKeys:
                 entries[f"{narrow}.enabled"] = JsonEntry(True, place.start, place.end)
             elif entry is not None and entry.value == AUTO:
                 value = self._is_on(narrow) if by_trainer else narrow == mixed
-                entries[f"{narrow}.enabled"] = JsonEntry(value, entry.start, entry.end)
+                own = (entries[one] for one in self.rules["names"][narrow] if one in entries)
+                place = next(own, entry)  # of the value, if the trainer states it
+                entries[f"{narrow}.enabled"] = evolve(place, value=value)
             elif entry is not None and entry.value is False and by_trainer and self._is_on(narrow):
                 message = f"it is false, and `{narrow}` of the trainer is true: Trainer stops"
                 self.found.problem(f"{narrow}.enabled", message, "`auto` takes the trainer's value")
