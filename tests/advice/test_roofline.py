@@ -13,6 +13,8 @@ from parcost import Curve
 from parcost_plugins.calculators.roofline import calculations
 from parcost_plugins.vocabulary import Cluster
 
+from ..rows import try_each
+
 TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 DEVICE = "use catalog.devices.{device}\n"
@@ -98,8 +100,8 @@ def level(label: str, bandwidth: Any, **more: Any) -> SimpleNamespace:
 CURVE = Curve(sizes=np.array([1e3, 1e6]), seconds=np.array([1e-5, 4e-3]))  # 250 MB/s in the end
 
 
-@pytest.mark.parametrize(
-    ("levels", "rates"),
+@try_each(
+    "levels, rates",
     [
         ([level("node", 100.0, size=8), level("net", 50.0)], [100.0, 50.0]),
         ([level("node", 100.0, efficiency=0.5)], [50.0]),

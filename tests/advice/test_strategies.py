@@ -12,6 +12,8 @@ from parcost_plugins.analysis.strategy import dimensions, plan
 from parcost_plugins.analysis.strategy.plan import _Strategy, _StrategyCost
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Plan, Sharding, Training
 
+from ..rows import try_each
+
 
 class Fake(dict[Any, Any]):
     """A study of the blocks that the plan reads."""
@@ -60,8 +62,8 @@ def pipelines(tp: int, *degrees: int) -> list[str]:
     return [f"tp = {tp} with sequence parallelism, pp = {pp}, zero = 1" for pp in degrees]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
+@try_each(
+    "arguments, expected",
     [
         ((1, 8), ["nothing is split"]),
         ((2, 8), [*zeros(2), *tensor(2)]),
@@ -71,11 +73,14 @@ def pipelines(tp: int, *degrees: int) -> list[str]:
         ((32, 8, 4), [*zeros(32), *tensor(2, 4), *pipelines(4, 2, 4, 8)]),
         ((4, 8, 1), [*zeros(4), *pipelines(1, 2, 4)]),
         # the largest of at most 8 that divides the experts
-        ((16, 8, 8, 15), [*zeros(16), "ep = 5, dp = 16, zero = 1", *tensor(2, 4, 8), *pipelines(8, 2)]),
+        (
+            (16, 8, 8, 15),
+            [*zeros(16), "ep = 5, dp = 16, zero = 1", *tensor(2, 4, 8), *pipelines(8, 2)],
+        ),
         ((8, 8, 1, 4), [*zeros(8), "ep = 4, dp = 8, zero = 1", *pipelines(1, 2, 4, 8)]),
         ((2, 8, 1, 11), [*zeros(2), "ep = 1, dp = 2, zero = 1", *pipelines(1, 2)]),
     ],
-)  # fmt: skip
+)
 def test_the_strategies_in_their_order(arguments: Any, expected: list[str]) -> None:
     assert lines(*arguments) == expected
 
@@ -215,8 +220,8 @@ def test_a_group_reaches_the_levels_that_it_has_members_at() -> None:
         assert dimensions._level_names(group, study) == reach
 
 
-@pytest.mark.parametrize(
-    ("attribute", "layout", "accumulate", "exchanges"),
+@try_each(
+    "attribute, layout, accumulate, exchanges",
     [
         ("tp", {}, None, "all-reduces in every layer"),
         ("tp", {"sequence_parallel": True}, None, "all-gathers and reduce-scatters in every layer"),

@@ -11,6 +11,8 @@ from parcost import Translation
 from parcost_measured.anchors.measured_runs import MeasuredRuns
 from parcost_plugins.vocabulary.anchor import read_settings
 
+from ..rows import try_each
+
 MEGATRON = (
     " [2025-05-01 10:00:00] iteration {i:8d}/     100 | consumed samples: {n:12d} | elapsed time per "
     "iteration (ms): {ms} | learning rate: 1.0E-04 | global batch size: {batch:5d} | lm loss: {loss} "
@@ -156,10 +158,15 @@ TQDM = " {i}%|#         | {i}/1000 [00:41<1:08:12,  {s}s/it]\r"
 EVALUATION = " {i}%|#         | {i}/25 [00:41<1:08:12,  0.11s/it]\r"
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "value", "steps"),
+@try_each(
+    "text, name, value, steps",
     [
-        ("\n".join(NEMO.format(i=i, s=9 if i < 5 else 2.5) for i in range(30)), "step_time", "2.5 s", "20"),
+        (
+            "\n".join(NEMO.format(i=i, s=9 if i < 5 else 2.5) for i in range(30)),
+            "step_time",
+            "2.5 s",
+            "20",
+        ),
         ("".join(BAR.format(i=i, s=2.25) for i in range(1, 41)), "step_time", "2.25 s", "30"),
         (
             "\n".join([DEVICE, MESH, *(TITAN.format(i=i) for i in range(1, 31))]),
@@ -176,7 +183,7 @@ EVALUATION = " {i}%|#         | {i}/25 [00:41<1:08:12,  0.11s/it]\r"
         ),
         ("{'train_runtime': 500.0, 'train_steps_per_second': 0.25}", "step_time", "4 s", "1"),
     ],
-)  # fmt: skip
+)
 def test_logs_of_other_tools_have_steps(text: str, name: str, value: str, steps: str) -> None:
     found = values(read(text))
     assert found[name].startswith(f"{value} @measured")

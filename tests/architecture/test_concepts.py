@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from ..rows import try_each
 
 ROOT = Path(__file__).parents[2]
 CORE, PLUGINS = "core/parcost", "plugins/parcost_plugins"
@@ -59,7 +59,7 @@ CONCEPTS = [
 ]
 
 
-@pytest.mark.parametrize(("concept", "file", "has"), CONCEPTS, ids=[c for c, _, _ in CONCEPTS])
+@try_each("concept, file, has", CONCEPTS)
 def test_a_concept_is_in_the_file_of_its_name(concept: str, file: str, has: str) -> None:
     path = ROOT / file
     assert path.is_file(), f"{concept}: {file}"

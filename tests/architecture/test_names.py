@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ..syntax import find_statements, parse_file
+from ..syntax import find_names
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("core/parcost", "grammar", "plugins", "tests", "benchmarks", "examples")
@@ -56,11 +55,9 @@ def definitions(folder: str) -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / folder).rglob("*.py")):
         place = str(path.relative_to(ROOT))
         yield place, path.parent.name if path.stem == "__init__" else path.stem
-        for node in find_statements(parse_file(path)):
-            if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-                decorators = " ".join(ast.unparse(one) for one in node.decorator_list)
-                if not any(word in decorators for word in _FREE):
-                    yield f"{place}:{node.lineno}", node.name
+        for decorators, line, name in find_names(path):
+            if not any(word in decorators for word in _FREE):
+                yield f"{place}:{line}", name
 
 
 def words(name: str) -> str:

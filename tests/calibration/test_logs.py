@@ -15,6 +15,8 @@ from parcost_measured.calibration.command import command
 from parcost_measured.calibration.least_squares import fit
 from parcost_plugins.vocabulary import collective_timings as tables
 
+from ..rows import try_each
+
 SIZES = [8.0 * 4**i for i in range(14)]  # to 0.5 GB
 
 
@@ -170,8 +172,8 @@ def test_no_parameter_is_negative() -> None:
     assert found.bandwidth == pytest.approx((1 + (2 / 3) ** 2) / (1 + 2 / 3))
 
 
-@pytest.mark.parametrize(
-    ("line", "size", "micro"),
+@try_each(
+    "line, size, micro",
     [
         (
             "  32768  8192   float    13.39    1.22    1.22  0e+00    11.85    1.38    1.38  0e+00",
@@ -194,7 +196,6 @@ def test_no_parameter_is_negative() -> None:
             39.25,
         ),
     ],
-    ids=["before 2.12", "MPI tags", "no reduction", "timestamps"],
 )
 def test_every_dialect_of_a_row_is_read(line: str, size: float, micro: float) -> None:
     (found,) = tables.read(line)
@@ -231,8 +232,8 @@ def test_the_ratio_of_the_bandwidths_tells_the_collective() -> None:
     assert may == ["all_gather", "reduce_scatter", "all_to_all"]
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments", "said"),
+@try_each(
+    "text, arguments, said",
     [
         ("nothing here\n", (), "no timings"),
         ("", (), "no timings"),
@@ -264,7 +265,7 @@ def test_a_file_that_exists_is_not_written_over(tmp_path: Path) -> None:
     assert out.read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["allreduce", "AllReduce", "all-reduce", "all_redcue"])
+@try_each("name", ["allreduce", "AllReduce", "all-reduce", "all_redcue"])
 def test_an_operation_that_is_misspelt_is_named(name: str) -> None:
     done = run(log(8, 1, 3e-6, 200e9), "--operation", name)
     assert done.exit_code == 2

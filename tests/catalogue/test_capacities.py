@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import parcost
 import parcost_specs
 from parcost_plugins.vocabulary import Device
+
+from ..rows import try_each
 
 DEVICES = sorted(p.stem for p in (Path(parcost_specs.__file__).parent / "devices").glob("*.par"))
 MIB, GIB = 2.0**20, 2.0**30
@@ -92,12 +92,12 @@ def test_every_device_is_in_one_of_the_tables() -> None:
     assert sorted([*DRIVER, *SHEET]) == DEVICES
 
 
-@pytest.mark.parametrize(("name", "mebibytes"), DRIVER.items(), ids=list(DRIVER))
+@try_each("name, mebibytes", DRIVER.items())
 def test_a_device_has_what_its_driver_shows(name: str, mebibytes: float) -> None:
     # The driver keeps some to itself: an H100 has 81,559 of 81,920 MiB.
     assert capacity(name) == mebibytes * MIB
 
 
-@pytest.mark.parametrize(("name", "gibibytes"), SHEET.items(), ids=list(SHEET))
+@try_each("name, gibibytes", SHEET.items())
 def test_a_device_has_what_its_data_sheet_prints(name: str, gibibytes: float) -> None:
     assert capacity(name) == gibibytes * GIB

@@ -9,6 +9,8 @@ import pytest
 import parcost
 from parcost_plugins.vocabulary import Fabric
 
+from ..rows import try_each
+
 
 def levels(name: str) -> dict[str, object]:
     (scenario,) = parcost.load_text(f"use catalog.fabrics.{name}\n")
@@ -37,7 +39,7 @@ SCALE_UP = {
 }
 
 
-@pytest.mark.parametrize("name", SCALE_UP)
+@try_each("name", SCALE_UP)
 def test_a_device_sends_what_its_links_carry_in_one_direction(name: str) -> None:
     first = next(iter(levels(name).values()))
     links = 1
@@ -68,7 +70,7 @@ SCALE_OUT = {
 }
 
 
-@pytest.mark.parametrize("name", SCALE_OUT)
+@try_each("name", SCALE_OUT)
 def test_a_device_has_its_share_of_the_ports_of_its_node(name: str) -> None:
     first, second, *_ = levels(name).values()
     size = first.size or prod(first.dimensions)  # type: ignore[attr-defined]
@@ -76,7 +78,7 @@ def test_a_device_has_its_share_of_the_ports_of_its_node(name: str) -> None:
     assert second.bandwidth * ports / size == pytest.approx(SCALE_OUT[name] * 1e9)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
+@try_each(
     "name, chips",
     [("tpu_v4_pod", 4096), ("tpu_v5e_pod", 256), ("tpu_v5p_pod", 8960), ("tpu_v6e_pod", 256)],
 )

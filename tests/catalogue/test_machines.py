@@ -10,7 +10,7 @@ import parcost
 import parcost_specs
 from parcost_plugins.vocabulary import Cluster, Device, slowdown
 
-from ..rows import mark_most
+from ..rows import mark_most, try_each
 
 ROOT = Path(parcost_specs.__file__).parent
 DEVICES = sorted(p.stem for p in (ROOT / "devices").glob("*.par"))
@@ -152,7 +152,7 @@ CLOCKS = {
 }
 
 
-@pytest.mark.parametrize("name", CLOCKS)
+@try_each("name", CLOCKS)
 def test_a_dense_peak_follows_from_clock_and_units(name: str) -> None:
     device = device_called(name)
     peak = device.bf16 if device.fp16 is None else device.fp16
@@ -175,7 +175,7 @@ SPARSE = {
 }
 
 
-@pytest.mark.parametrize("name", SPARSE)
+@try_each("name", SPARSE)
 def test_no_peak_is_a_sparse_one(name: str) -> None:
     assert device_called(name).bf16 == pytest.approx(SPARSE[name] / 2 * 1e12, rel=1e-3)
 
@@ -193,7 +193,7 @@ def test_units_that_add_up_in_fp32_run_at_half_rate_on_cards_for_players() -> No
         assert one.bf16 / one.multiprocessors < 0.55 * other.bf16 / other.multiprocessors
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@try_each("name", SYSTEMS)
 def test_a_system_is_a_cluster_that_may_be_made_larger(name: str) -> None:
     one = parcost.load_text(f"use catalog.systems.{name}\n")[0].studies()[0][Cluster]
     many = parcost.load_text(

@@ -10,6 +10,8 @@ import parcost
 import parcost_specs
 from parcost import Real
 
+from ..rows import try_each
+
 # The parameters that the published checkpoints hold: a tied head once, buffers not.
 TOTALS = {
     "bloom_176b": 176_247_271_424,
@@ -169,7 +171,7 @@ def test_a_model_has_its_published_number_of_parameters(model: str) -> None:
     assert parameters(model) == TOTALS[model]
 
 
-@pytest.mark.parametrize("model", TOTALS)
+@try_each("model", TOTALS)
 def test_the_header_of_the_file_says_the_same_number(model: str) -> None:
     path = Path(parcost_specs.__file__).parent / "models" / f"{model}.par"
     text = path.read_text(encoding="utf-8")
@@ -187,7 +189,7 @@ def test_a_model_has_the_size_of_its_name(model: str) -> None:
     assert parameters(model) == pytest.approx(NAMED[model], rel=0.02)
 
 
-@pytest.mark.parametrize("layout", ["tp = 8", "pp = 8", "tp = 2, pp = 2, zero = 3", "zero = 1"])
+@try_each("layout", ["tp = 8", "pp = 8", "tp = 2, pp = 2, zero = 3", "zero = 1"])
 def test_a_layout_does_not_change_how_many_there_are(layout: str) -> None:
     assert parameters("llama3_70b", devices=8, layout=layout) == TOTALS["llama3_70b"]
     assert parameters("llama32_1b", devices=8, layout=layout) == TOTALS["llama32_1b"]

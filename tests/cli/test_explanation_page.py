@@ -14,6 +14,8 @@ from parcost import Formula, Once
 from parcost_apps.cli import main
 from parcost_apps.explain import explanation
 
+from ..rows import try_each
+
 Run = Callable[..., str]
 SPEC = """\
 use catalog.devices.h100_sxm
@@ -146,8 +148,8 @@ def test_labels_are_nouns_of_what_they_head(explain: Run, term: str, facts: list
         assert fact in page
 
 
-@pytest.mark.parametrize(
-    ("term", "overlap"),
+@try_each(
+    "term, overlap",
     [
         ({"when": "drain"}, "under the idle time of the stage in pipeline drain"),
         (

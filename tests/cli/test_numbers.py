@@ -12,8 +12,10 @@ from parcost.language.units import BYTES, FLOPS, ONE, RATE, SECONDS, Dimension, 
 from parcost_formats.rendering.cells import cells
 from parcost_formats.rendering.columns import ColumnScale
 
+from ..rows import try_each
 
-@pytest.mark.parametrize(
+
+@try_each(
     "value, of, text",
     [
         (0.0, "s", "0 s"),

@@ -20,6 +20,8 @@ from parcost_formats.rendering import markdown, text
 from parcost_formats.rendering.report_page import report_page
 from parcost_formats.rendering.text import draw
 
+from ..rows import try_each
+
 words = st.text("abcdefgh ", min_size=0, max_size=60)
 cells = st.one_of(words, st.sampled_from(["12.5", "1,234.50", "a_long_name_without_a_blank_in_it"]))
 
@@ -141,7 +143,7 @@ def test_markdown_takes_nothing_for_markup() -> None:
     assert "\\<script\\>\\|\\`\\*\\_\\[a\\](b)" in drawn
 
 
-@pytest.mark.parametrize(
+@try_each(
     "text, numbers",
     [
         ("2 s b h e / t", "2 x 8,192 x 1 x 4,096 x 2 B / 8"),

@@ -288,13 +288,13 @@ def test_a_failing_plugin_file_is_reported_and_stops_no_other(
 
 LEAVING = """\
 from parcost import Schedule, hookimpl
-class Leaving(Schedule):
+class Exit(Schedule):
     name = "leaving"
     def order(self, stages, micro_batches, chunks):
         raise SystemExit(0)
 @hookimpl
 def schedules():
-    return [Leaving()]
+    return [Exit()]
 """
 
 

@@ -16,6 +16,8 @@ from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Level
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
+from ..rows import try_each
+
 ALGORITHMS: dict[str, Any] = {
     name: algorithm for name, (_, algorithm) in load().offers("collectives").items()
 }
@@ -341,11 +343,7 @@ FORMS: list[tuple[str, str, float, Group, str, float]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "operation", "n", "placed", "text", "seconds"),
-    FORMS,
-    ids=[f"{name}-{operation}-{n}-{placed.shape}" for name, operation, n, placed, *_ in FORMS],
-)
+@try_each("name, operation, n, placed, text, seconds", FORMS)
 def test_a_closed_form_is_printed_and_comes_to_what_is_counted(
     name: str, operation: str, n: float, placed: Group, text: str, seconds: float
 ) -> None:
@@ -368,8 +366,8 @@ def test_no_closed_form_is_of_ranks_that_an_algorithm_does_not_take(operation: s
     assert ALGORITHMS["halving_doubling"].closed_form(operation, SIX) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "operation", "bytes_"),
+@try_each(
+    "name, operation, bytes_",
     [
         ("bruck", "all_gather", 7 * 70),
         ("pairwise", "reduce_scatter", 7 * 70),

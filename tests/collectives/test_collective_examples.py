@@ -25,6 +25,8 @@ from parcost_plugins.collectives.van_de_geijn import VanDeGeijn
 from parcost_plugins.topology.links import AlphaBeta
 from parcost_plugins.vocabulary import Level
 
+from ..rows import try_each
+
 MIB = 2.0**20
 
 
@@ -170,7 +172,7 @@ def test_members_spread_unevenly_wait_for_the_largest_node_and_the_fewest_ports(
 # --- two levels, as textbooks and libraries do it: 1 GB over eight nodes of eight --------------
 
 
-@pytest.mark.parametrize(
+@try_each(
     "algorithm, expected",
     [
         (Hierarchical(), 8.263889e-3),

@@ -36,6 +36,8 @@ from parcost_plugins.collectives.bounds import LowerBound
 from parcost_plugins.topology.links import AlphaBeta
 from parcost_plugins.vocabulary import Level
 
+from ..rows import try_each
+
 MODULES = (
     bruck,
     direct,
@@ -56,6 +58,11 @@ CASES = [
     for module in MODULES
     for algorithm in module.collectives()
     for operation in sorted(algorithm.operations)
+]
+# The slow tests try every law, with more examples.
+SOME = [
+    pytest.param(*case.values, id=case.id, marks=[pytest.mark.slow] if number % 5 else [])
+    for number, case in enumerate(CASES)
 ]
 OPERATIONS = (
     "all_reduce",
@@ -113,7 +120,7 @@ def lower_bound(operation: str, P: Any, n: Any, alpha: Any, bandwidth: Any) -> A
     return np.maximum(rounds * alpha, bytes_ / bandwidth)
 
 
-@pytest.mark.parametrize("algorithm, operation", CASES)
+@pytest.mark.parametrize("algorithm, operation", SOME)
 @few
 @given(P=ranks, n=sizes, alpha=latencies, bandwidth=bandwidths)
 def test_no_algorithm_beats_its_lower_bound(
@@ -123,7 +130,7 @@ def test_no_algorithm_beats_its_lower_bound(
     assert seconds >= lower_bound(operation, P, n, alpha, bandwidth) * (1 - 1e-12) - TINY
 
 
-@pytest.mark.parametrize("algorithm, operation", CASES)
+@pytest.mark.parametrize("algorithm, operation", SOME)
 @few
 @given(
     g=st.integers(1, 16).map(float),
@@ -149,7 +156,7 @@ def test_levels_do_not_help_to_beat_the_bound_of_the_ports_in_use(
     assert seconds >= bound * (1 - 1e-12) - TINY
 
 
-@pytest.mark.parametrize("algorithm, operation", CASES)
+@pytest.mark.parametrize("algorithm, operation", SOME)
 @few
 @given(
     P=ranks,
@@ -173,7 +180,7 @@ def test_more_bytes_latency_or_seconds_per_byte_never_make_it_faster(
         assert after >= before * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("algorithm, operation", CASES)
+@pytest.mark.parametrize("algorithm, operation", SOME)
 @few
 @given(n=sizes, alpha=latencies, bandwidth=bandwidths)
 def test_one_rank_costs_nothing(
@@ -184,7 +191,7 @@ def test_one_rank_costs_nothing(
     assert algorithm.seconds(operation, n, two_levels(1.0, 1.0, link, link)) == 0
 
 
-@pytest.mark.parametrize("algorithm, operation", CASES)
+@pytest.mark.parametrize("algorithm, operation", SOME)
 @few
 @given(P=ranks, bandwidth=bandwidths)
 def test_no_bytes_cost_no_bandwidth(
@@ -298,7 +305,7 @@ def test_an_algorithm_by_name_is_used_even_if_slower() -> None:
     assert call.seconds == pytest.approx(6 * (1e-6 + 1e-2))
 
 
-@pytest.mark.parametrize(
+@try_each(
     "operation, P, name",
     [
         ("all_reduce", 6.0, "ring"),  # not the hierarchy of one level
@@ -363,7 +370,7 @@ def test_the_bound_that_is_offered_is_that_of_the_table(
         assert offered == pytest.approx(expected, rel=1e-12, abs=TINY)
 
 
-@pytest.mark.parametrize("algorithm, operation", CASES)
+@pytest.mark.parametrize("algorithm, operation", SOME)
 @few
 @given(
     g=st.integers(1, 16).map(float),

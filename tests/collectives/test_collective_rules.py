@@ -8,6 +8,8 @@ import pytest
 
 import parcost
 
+from ..rows import try_each
+
 TEXT = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -37,7 +39,7 @@ def test_a_runnable_algorithm_passes() -> None:
     assert "collective-unable" in ids(2, "tensor = collnet_direct")
 
 
-@pytest.mark.parametrize(
+@try_each(
     "tp, choice, layout, reduces, said, hint",
     [
         (8, "tensor = nvls", "zero = 0", "off", "whose level has `in_network = on`", "`auto`"),
@@ -72,7 +74,7 @@ def test_an_algorithm_for_experts_says_nothing_of_a_dense_model() -> None:
     assert not ids(8, "expert = pairwise")
 
 
-@pytest.mark.parametrize(
+@try_each(
     "choice, layout, operation, group, does",
     [
         ("data = bruck", "zero = 1", "reduce_scatter", "dp_cp", "`all_gather` and `all_to_all`"),

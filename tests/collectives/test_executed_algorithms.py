@@ -30,6 +30,8 @@ from parcost_plugins.collectives.ring import Ring
 from parcost_plugins.collectives.tree import Tree
 from parcost_plugins.collectives.van_de_geijn import VanDeGeijn
 
+from ..rows import try_each
+
 RANKS = [2, 3, 4, 5, 6, 7, 8, 9, 12, 16]
 POWERS = [2, 4, 8, 16]
 SHAPES = [(2, 2), (2, 3), (3, 2), (4, 2), (2, 4), (3, 3), (4, 3), (3, 4), (4, 4), (1, 5), (5, 1)]
@@ -202,7 +204,7 @@ def largest_power(P: int) -> int:
 # --- the ring ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_ring_reduce_scatter_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, P)
     total = data.sum(axis=0)
@@ -212,7 +214,7 @@ def test_a_ring_reduce_scatter_moves_what_it_charges(P: int) -> None:
     assert sum_messages(Ring(), "reduce_scatter", total.size, P) == pytest.approx(net.added)
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_ring_all_gather_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, P)
     wanted = np.stack([data[r, r] for r in range(P)])
@@ -221,7 +223,7 @@ def test_a_ring_all_gather_moves_what_it_charges(P: int) -> None:
     assert price(Ring(), "all_gather", wanted.size, P) == pytest.approx(net.counts)
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_ring_all_reduce_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, P)
     total = data.sum(axis=0)
@@ -232,8 +234,8 @@ def test_a_ring_all_reduce_moves_what_it_charges(P: int) -> None:
     assert sum_messages(Ring(), "all_reduce", total.size, P) == pytest.approx(net.added)
 
 
-@pytest.mark.parametrize("P", RANKS)
-@pytest.mark.parametrize("pieces", [1, 2, 5])
+@try_each("P", RANKS)
+@try_each("pieces", [1, 2, 5])
 def test_a_pipelined_broadcast_moves_what_it_charges(P: int, pieces: int) -> None:
     if P == 2:
         pieces = 1  # a chain of two has nothing to overlap
@@ -255,7 +257,7 @@ def binomial(P: int) -> Iterator[list[tuple[int, int]]]:
         yield [(r, r + reach) for r in range(reach) if r + reach < P]
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_tree_broadcast_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, 1)
     root = data[0].copy()
@@ -266,7 +268,7 @@ def test_a_tree_broadcast_moves_what_it_charges(P: int) -> None:
     assert price(Tree(), "broadcast", root.size, P) == net.counts
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_tree_all_reduce_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, 1)
     total = data.sum(axis=0)
@@ -281,7 +283,7 @@ def test_a_tree_all_reduce_moves_what_it_charges(P: int) -> None:
     assert sum_messages(Tree(), "all_reduce", total.size, P) == net.added
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_halving_and_doubling_all_reduces_what_it_charges(P: int) -> None:
     q = largest_power(P)
     net, data = Network(), inputs(P, q)
@@ -298,7 +300,7 @@ def test_halving_and_doubling_all_reduces_what_it_charges(P: int) -> None:
     assert sum_messages(HalvingDoubling(), "all_reduce", total.size, P) == pytest.approx(net.added)
 
 
-@pytest.mark.parametrize("P", POWERS)
+@try_each("P", POWERS)
 def test_halving_and_doubling_are_a_reduce_scatter_and_an_all_gather(P: int) -> None:
     halves, doubles, data = Network(), Network(), inputs(P, P)
     total = data.sum(axis=0)
@@ -312,7 +314,7 @@ def test_halving_and_doubling_are_a_reduce_scatter_and_an_all_gather(P: int) -> 
     assert price(algorithm, "all_gather", n, P) == pytest.approx(doubles.counts)
 
 
-@pytest.mark.parametrize("P", POWERS)
+@try_each("P", POWERS)
 def test_a_broadcast_scatters_by_halving_and_gathers_by_doubling(P: int) -> None:
     net, data = Network(), inputs(P, P)
     root = data[0].copy()
@@ -331,7 +333,7 @@ def test_a_broadcast_scatters_by_halving_and_gathers_by_doubling(P: int) -> None
     assert price(HalvingDoubling(), "broadcast", root.size, P) == pytest.approx(net.counts)
 
 
-@pytest.mark.parametrize("g, k", [(2, 2), (4, 2), (2, 4), (4, 4), (8, 2), (2, 8)])
+@try_each("g, k", [(2, 2), (4, 2), (2, 4), (4, 4), (8, 2), (2, 8)])
 def test_halving_crosses_an_outer_level_with_what_near_partners_left(g: int, k: int) -> None:
     near, far, data = Network(), Network(), inputs(g * k, g * k)
     total = data.sum(axis=0)
@@ -343,7 +345,7 @@ def test_halving_crosses_an_outer_level_with_what_near_partners_left(g: int, k: 
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_recursive_doubling_moves_what_it_charges(P: int) -> None:
     q = largest_power(P)
     net, data = Network(), inputs(P, 1)
@@ -364,7 +366,7 @@ def test_recursive_doubling_moves_what_it_charges(P: int) -> None:
 # --- Bruck, pairwise, point to point ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_bruck_all_gather_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, 1)
     held = [[data[r, 0]] for r in range(P)]
@@ -380,7 +382,7 @@ def test_a_bruck_all_gather_moves_what_it_charges(P: int) -> None:
     assert price(Bruck(), "all_gather", data.size, P) == pytest.approx(net.counts)
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_bruck_all_to_all_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, P)
     held = np.stack([np.roll(data[r], -r, axis=0) for r in range(P)])
@@ -414,7 +416,7 @@ def pairwise(net: Network, groups: list[list[int]], data: Any, got: Any) -> None
             got[target, at] = block
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_pairwise_all_to_all_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, P)
     got = np.zeros_like(data)
@@ -454,7 +456,7 @@ def shards(data: Any, nodes: Nodes) -> tuple[Any, list[int]]:
     return np.stack([data[rank, at] for rank, at in enumerate(local)]), local
 
 
-@pytest.mark.parametrize("g, k", SHAPES)
+@try_each("g, k", SHAPES)
 def test_a_hierarchical_all_reduce_moves_what_it_charges(g: int, k: int) -> None:
     nodes, near, far = Nodes(g, k), Network(), Network()
     data = np.random.default_rng(g * k).integers(0, 10**6, (g * k, g, k, 2)).astype(float)
@@ -471,7 +473,7 @@ def test_a_hierarchical_all_reduce_moves_what_it_charges(g: int, k: int) -> None
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
 
 
-@pytest.mark.parametrize("g, k", SHAPES)
+@try_each("g, k", SHAPES)
 def test_a_hierarchical_all_gather_goes_far_with_little_and_near_with_all(g: int, k: int) -> None:
     nodes, near, far = Nodes(g, k), Network(), Network()
     data = np.random.default_rng(g * k).integers(0, 10**6, (g * k, g, k, 2)).astype(float)
@@ -486,7 +488,7 @@ def test_a_hierarchical_all_gather_goes_far_with_little_and_near_with_all(g: int
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
 
 
-@pytest.mark.parametrize("g, k", SHAPES)
+@try_each("g, k", SHAPES)
 def test_a_hierarchical_reduce_scatter_is_the_gather_mirrored(g: int, k: int) -> None:
     nodes, near, far = Nodes(g, k), Network(), Network()
     data = np.random.default_rng(g * k).integers(0, 10**6, (g * k, g, k, 2)).astype(float)
@@ -500,8 +502,8 @@ def test_a_hierarchical_reduce_scatter_is_the_gather_mirrored(g: int, k: int) ->
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
 
 
-@pytest.mark.parametrize("g, k", [shape for shape in SHAPES if shape[1] > 1])
-@pytest.mark.parametrize("pieces", [1, 3])
+@try_each("g, k", [shape for shape in SHAPES if shape[1] > 1])
+@try_each("pieces", [1, 3])
 def test_a_hierarchical_broadcast_scatters_chains_and_gathers(g: int, k: int, pieces: int) -> None:
     if k == 2:
         pieces = 1
@@ -522,7 +524,7 @@ def test_a_hierarchical_broadcast_scatters_chains_and_gathers(g: int, k: int, pi
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
 
 
-@pytest.mark.parametrize("g, k", SHAPES)
+@try_each("g, k", SHAPES)
 def test_a_hierarchical_all_to_all_sends_fewer_and_larger_messages(g: int, k: int) -> None:
     nodes, near, far = Nodes(g, k), Network(), Network()
     P = g * k
@@ -538,7 +540,7 @@ def test_a_hierarchical_all_to_all_sends_fewer_and_larger_messages(g: int, k: in
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
 
 
-@pytest.mark.parametrize("g, k", SHAPES)
+@try_each("g, k", SHAPES)
 def test_a_hierarchical_reduction_is_the_broadcast_mirrored(g: int, k: int) -> None:
     nodes, near, far = Nodes(g, k), Network(), Network()
     data = np.random.default_rng(g * k).integers(0, 10**6, (g * k, g, k, 2)).astype(float)
@@ -582,8 +584,8 @@ def reduce_chain(net: Network, chains: list[list[int]], data: Any) -> None:
             data[target, step - (P - 1 - at)] += block
 
 
-@pytest.mark.parametrize("P", RANKS)
-@pytest.mark.parametrize("pieces", [1, 2, 5])
+@try_each("P", RANKS)
+@try_each("pieces", [1, 2, 5])
 def test_a_pipelined_reduction_moves_what_it_charges(P: int, pieces: int) -> None:
     net, data = Network(), inputs(P, pieces)
     total = data.sum(axis=0)
@@ -594,7 +596,7 @@ def test_a_pipelined_reduction_moves_what_it_charges(P: int, pieces: int) -> Non
     assert sum_messages(algorithm, "reduce", total.size, P) == pytest.approx(net.added)
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_tree_reduction_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, 1)
     total = data.sum(axis=0)
@@ -622,7 +624,7 @@ def tree_scatter(net: Network, P: int, data: Any) -> None:
         held |= halves
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_tree_scatter_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, P)
     root = data[0].copy()
@@ -635,7 +637,7 @@ def test_a_tree_scatter_moves_what_it_charges(P: int) -> None:
     assert price(Tree(), "gather", root.size, P) == (rounds, bytes_)  # its mirror image
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_linear_scatter_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, P)
     root = data[0].copy()
@@ -647,7 +649,7 @@ def test_a_linear_scatter_moves_what_it_charges(P: int) -> None:
     assert price(Linear(), "gather", root.size, P) == pytest.approx(net.counts)
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_naive_all_reduce_goes_through_one_root(P: int) -> None:
     up, down, data = Network(), Network(), inputs(P, 1)
     total = data.sum(axis=0)
@@ -666,7 +668,7 @@ def test_a_naive_all_reduce_goes_through_one_root(P: int) -> None:
     assert sum_messages(Naive(), "all_reduce", n, P) == up.added
 
 
-@pytest.mark.parametrize("P", POWERS)
+@try_each("P", POWERS)
 def test_a_long_reduction_halves_and_its_root_gathers(P: int) -> None:
     net, data = Network(), inputs(P, P)
     total = data.sum(axis=0)
@@ -685,7 +687,7 @@ def test_a_long_reduction_halves_and_its_root_gathers(P: int) -> None:
     assert sum_messages(HalvingDoubling(), "reduce", total.size, P) == pytest.approx(net.added)
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_long_broadcast_scatters_down_a_tree_and_gathers_around_a_ring(P: int) -> None:
     net, data = Network(), inputs(P, P)
     root = data[0].copy()
@@ -697,7 +699,7 @@ def test_a_long_broadcast_scatters_down_a_tree_and_gathers_around_a_ring(P: int)
     assert price(VanDeGeijn(), "broadcast", root.size, P) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("P", POWERS)
+@try_each("P", POWERS)
 def test_an_all_gather_by_doubling_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, P)
     wanted = np.stack([data[r, r] for r in range(P)])
@@ -712,7 +714,7 @@ def test_an_all_gather_by_doubling_moves_what_it_charges(P: int) -> None:
     assert price(algorithm, "all_gather", wanted.size, P) == pytest.approx(net.counts)
 
 
-@pytest.mark.parametrize("P", POWERS)
+@try_each("P", POWERS)
 def test_a_reduce_scatter_by_doubling_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, P)
     total = data.sum(axis=0)
@@ -729,7 +731,7 @@ def test_a_reduce_scatter_by_doubling_moves_what_it_charges(P: int) -> None:
     assert sum_messages(algorithm, "reduce_scatter", total.size, P) == pytest.approx(net.added)
 
 
-@pytest.mark.parametrize("P", RANKS)
+@try_each("P", RANKS)
 def test_a_pairwise_reduce_scatter_moves_what_it_charges(P: int) -> None:
     net, data = Network(), inputs(P, P)
     total = data.sum(axis=0)
@@ -797,8 +799,8 @@ def turns(trees: list[dict[int, int]]) -> dict[tuple[int, int], int]:
     return found
 
 
-@pytest.mark.parametrize("P", RANKS)
-@pytest.mark.parametrize("pieces", [1, 3, 8])
+@try_each("P", RANKS)
+@try_each("pieces", [1, 3, 8])
 def test_two_trees_take_no_longer_than_they_charge(P: int, pieces: int) -> None:
     net, data = Network(), inputs(P, 2 * pieces)
     root = data[0].copy()
@@ -827,7 +829,7 @@ def test_two_trees_take_no_longer_than_they_charge(P: int, pieces: int) -> None:
 # --- leaders, and chunks ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("g, k", SHAPES)
+@try_each("g, k", SHAPES)
 def test_leaders_carry_the_whole_buffer_between_nodes(g: int, k: int) -> None:
     nodes, near, far = Nodes(g, k), Network(), Network()
     data = np.random.default_rng(g * k).integers(0, 10**6, (g * k, g, k, 2)).astype(float)
@@ -847,8 +849,8 @@ def test_leaders_carry_the_whole_buffer_between_nodes(g: int, k: int) -> None:
     assert np.array(both) == pytest.approx(np.array([np.multiply(2, whole), far.counts]))
 
 
-@pytest.mark.parametrize("chunks", [1, 2, 3, 8])
-@pytest.mark.parametrize("near, far", [(4.0, 1.0), (1.0, 4.0), (2.0, 2.0)])
+@try_each("chunks", [1, 2, 3, 8])
+@try_each("near, far", [(4.0, 1.0), (1.0, 4.0), (2.0, 2.0)])
 def test_chunks_of_a_hierarchy_take_no_longer_than_they_charge(
     chunks: int, near: float, far: float
 ) -> None:

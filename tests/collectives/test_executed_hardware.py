@@ -15,6 +15,8 @@ from parcost_plugins.collectives.in_network import CollnetChain, CollnetDirect, 
 from parcost_plugins.collectives.torus import Bucket, Torus
 from parcost_plugins.vocabulary import Level
 
+from ..rows import try_each
+
 
 @frozen(kw_only=True)
 class Meter:
@@ -85,7 +87,7 @@ def gather_around(P: int, *, wrap: bool) -> tuple[int, Counter[tuple[int, int]]]
     return rounds, loads
 
 
-@pytest.mark.parametrize("K", [2, 3, 4, 5, 6, 7, 8, 9, 12, 16])
+@try_each("K", [2, 3, 4, 5, 6, 7, 8, 9, 12, 16])
 def test_a_ring_in_both_directions_gathers_in_half_of_the_rounds(K: int) -> None:
     rounds, loads = gather_around(K, wrap=True)
     [(charged_rounds, bytes_)] = price(Torus(), "all_gather", float(K), (K,), torus(K))
@@ -95,7 +97,7 @@ def test_a_ring_in_both_directions_gathers_in_half_of_the_rounds(K: int) -> None
     assert bytes_ == pytest.approx((K - 1) / 2)
 
 
-@pytest.mark.parametrize("K", [2, 3, 4, 8, 9])
+@try_each("K", [2, 3, 4, 8, 9])
 def test_a_line_gathers_as_its_end_receives(K: int) -> None:
     rounds, loads = gather_around(K, wrap=False)
     level = torus(K, wrap=False)
@@ -104,7 +106,7 @@ def test_a_line_gathers_as_its_end_receives(K: int) -> None:
     assert bytes_ == max(loads.values()) == K - 1
 
 
-@pytest.mark.parametrize("K, D", [(2, 2), (3, 2), (4, 2), (2, 3), (4, 3)])
+@try_each("K, D", [(2, 2), (3, 2), (4, 2), (2, 3), (4, 3)])
 def test_all_dimensions_at_once_reduce_and_scatter_what_they_charge(K: int, D: int) -> None:
     """Part d of the buffer is scattered along dimensions d, d + 1, ... in turn."""
     P = K**D
@@ -145,7 +147,7 @@ def test_all_dimensions_at_once_reduce_and_scatter_what_they_charge(K: int, D: i
     assert bytes_ == pytest.approx(port)
 
 
-@pytest.mark.parametrize("dimensions", [(4,), (2, 3), (3, 2), (4, 4), (2, 3, 4)])
+@try_each("dimensions", [(4,), (2, 3), (3, 2), (4, 4), (2, 3, 4)])
 def test_one_dimension_after_another_moves_what_it_charges(dimensions: tuple[int, ...]) -> None:
     P = int(np.prod(dimensions))
     n = 3 * P
@@ -221,7 +223,7 @@ def test_a_torus_is_not_run_on_what_is_none_or_does_not_fill_it() -> None:
 # --- switches that reduce ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("P", [2, 3, 4, 5, 6, 7, 8, 9, 12, 16])
+@try_each("P", [2, 3, 4, 5, 6, 7, 8, 9, 12, 16])
 def test_a_switch_reads_each_shard_and_multicasts_the_sums(P: int) -> None:
     data = np.random.default_rng(P).integers(0, 10**6, (P, P, 2)).astype(float)
     total = data.sum(axis=0)
@@ -244,7 +246,7 @@ def test_a_switch_reads_each_shard_and_multicasts_the_sums(P: int) -> None:
     assert (rounds, scattered) == (1, pytest.approx(total.size * (P - 1) / P))
 
 
-@pytest.mark.parametrize("g, k", [(1, 2), (2, 2), (2, 3), (4, 2), (4, 4), (3, 3)])
+@try_each("g, k", [(1, 2), (2, 2), (2, 3), (4, 2), (4, 4), (3, 3)])
 def test_collnet_sends_a_part_by_each_card_once(g: int, k: int) -> None:
     data = np.random.default_rng(g * k).integers(0, 10**6, (k, g, g, 2)).astype(float)
     total = data.sum(axis=(0, 1))
@@ -261,7 +263,7 @@ def test_collnet_sends_a_part_by_each_card_once(g: int, k: int) -> None:
     assert inside[1] >= 2 * n * min(g - 1, 1)
 
 
-@pytest.mark.parametrize(
+@try_each(
     "algorithm, shape, levels",
     [
         (Nvls(), (8,), (PLAIN,)),

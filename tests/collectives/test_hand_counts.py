@@ -29,6 +29,8 @@ from parcost_plugins.collectives.van_de_geijn import VanDeGeijn
 from parcost_plugins.topology.links import AlphaBeta
 from parcost_plugins.vocabulary import Level
 
+from ..rows import try_each
+
 PLAIN: dict[str, Any] = {"bandwidth": 1.0, "latency": 1.0}
 
 
@@ -61,8 +63,8 @@ def fan_out(P: int, ports: int) -> int:
     return rounds
 
 
-@pytest.mark.parametrize("dimensions", [(), (8,), (8, 8), (8, 8, 8)])
-@pytest.mark.parametrize("P", [1, 2, 3, 4, 5, 7, 8, 9, 25, 26, 27, 28, 49, 50, 81, 125, 343])
+@try_each("dimensions", [(), (8,), (8, 8), (8, 8, 8)])
+@try_each("P", [1, 2, 3, 4, 5, 7, 8, 9, 25, 26, 27, 28, 49, 50, 81, 125, 343])
 def test_news_spread_in_as_many_rounds_as_the_ports_of_a_rank_allow(
     dimensions: tuple[int, ...], P: int
 ) -> None:
@@ -92,7 +94,7 @@ def test_a_bound_of_a_message_is_its_time_and_of_one_rank_nothing() -> None:
             assert found == messages * (7 + 3), algorithm.name
 
 
-@pytest.mark.parametrize(
+@try_each(
     "operation, added",
     [("all_reduce", 9.0), ("reduce", 9.0), ("reduce_scatter", 9.0), ("all_gather", 0.0)],
 )
@@ -104,7 +106,7 @@ def test_the_busiest_rank_adds_its_share_of_what_the_others_have(
     assert LowerBound().seconds(operation, 12.0, placed) == pytest.approx(1000 * added, abs=1e-3)
 
 
-@pytest.mark.parametrize(
+@try_each(
     "operation, near, far",
     [
         # a rank of eight, then a node of four, of which half of the ranks are beyond; 24 B
@@ -146,8 +148,8 @@ ALL: tuple[Any, ...] = (
 QUIET = ("all_gather", "broadcast", "scatter", "gather", "all_to_all", "point_to_point")
 
 
-@pytest.mark.parametrize("algorithm", ALL, ids=lambda a: a.name)
-@pytest.mark.parametrize("shape", [(8,), (4, 2), (6, 2)])
+@try_each("algorithm", ALL, ids=lambda a: a.name)
+@try_each("shape", [(8,), (4, 2), (6, 2)])
 def test_operations_that_sum_nothing_pay_for_no_additions(
     algorithm: Any, shape: tuple[float, ...]
 ) -> None:
@@ -158,7 +160,7 @@ def test_operations_that_sum_nothing_pay_for_no_additions(
         )
 
 
-@pytest.mark.parametrize(
+@try_each(
     "algorithm, operation, added",
     [
         # 24 B over four ranks of a node and two nodes: bytes that a rank reduces on the way
@@ -189,7 +191,7 @@ def test_bytes_reduced_by_a_rank(algorithm: Any, operation: str, added: float) -
 # --- trees -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@try_each(
     "n, seconds",
     [
         # 16 ranks, d = 4, alpha = B = 1: whole 2 d + d n; cut n + 2 d + sqrt(8 d n), better from
@@ -269,7 +271,7 @@ def test_a_sweep_over_ranks_takes_at_each_point_what_the_point_takes(algorithm: 
 SWITCH = level(in_network=True)
 
 
-@pytest.mark.parametrize(
+@try_each(
     "operation, P, rounds, bytes_",
     [
         ("all_reduce", 1, 0, 0),
@@ -319,7 +321,7 @@ def test_the_remedy_for_switches_names_the_levels_crossed() -> None:
 # --- the exchange -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@try_each(
     "alphas, rates, seconds",
     [
         # 24 B: one to each of 24 ranks, three in the node of four, 20 beyond, 12 beyond its rack
@@ -358,7 +360,7 @@ def test_trees_from_every_rank_want_nodes_of_one_rank() -> None:
 # --- chains and chunks -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@try_each(
     "P, alpha, cut, rounds, bytes_",
     [
         (1.0, 1.0, None, 0, 0),
@@ -377,7 +379,7 @@ def test_a_chain_hands_24_bytes_on_in_pieces(
     assert pieces(P, 24.0, link, cut) == pytest.approx((rounds, bytes_))
 
 
-@pytest.mark.parametrize("n", [1.0, 100.0, 3e3, 1e5, 3e6])
+@try_each("n", [1.0, 100.0, 3e3, 1e5, 3e6])
 def test_the_best_number_of_chunks_is_the_best_that_is_tried(n: float) -> None:
     placed = group(4, 3, alphas=(1.0, 2.0), rates=(3.0, 1.0))
     tried = {

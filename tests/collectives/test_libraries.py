@@ -12,6 +12,8 @@ from parcost.contract.plugin import Plugin
 from parcost.plugins.discovery import Plugins, load
 from parcost_formats.rendering.cells import plugin_note as chosen
 
+from ..rows import try_each
+
 SPEC = """
 use catalog.devices.{device}
 use catalog.fabrics.hgx_h100
@@ -30,8 +32,8 @@ def choice(operation: str, n: float, group: str, device: str = "h100_sxm", more:
 
 
 # What NCCL runs: rings and trees, each with the protocol for the size; grouped messages.
-@pytest.mark.parametrize(
-    ("operation", "n", "group", "name"),
+@try_each(
+    "operation, n, group, name",
     [
         ("all_gather", 32e6, "tp", "ring_simple"),
         ("all_gather", 1e4, "dp", "ring_ll"),
@@ -46,8 +48,8 @@ def test_nvidia_devices_use_what_nccl_has(operation: str, n: float, group: str, 
     assert choice(operation, n, group) == name
 
 
-@pytest.mark.parametrize(
-    ("library", "operation", "name"),
+@try_each(
+    "library, operation, name",
     [
         ("any", "all_gather", "halving_doubling"),
         ("mpi", "all_gather", "recursive_doubling"),

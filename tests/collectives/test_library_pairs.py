@@ -13,6 +13,8 @@ from parcost_plugins.collectives.nccl import LibraryPair
 from parcost_plugins.collectives.phases import phase_seconds
 from parcost_plugins.topology.links import AlphaBeta
 
+from ..rows import try_each
+
 JOB = """
 use catalog.devices.{device}
 use catalog.fabrics.{fabric}
@@ -149,7 +151,7 @@ def spread(g: float, k: float, node: Any, network: Any, latency: Any = 14e-6) ->
     return Group(name="g", ranks=g * k, shape=(g, k), links=(near, far), flat=flat)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@try_each("operation", OPERATIONS)
 def test_a_faster_link_makes_no_call_longer(operation: str) -> None:
     """Fine sweeps of each bandwidth and latency; 1, 2, 3 and 64 nodes have rules of their own."""
     study, rates = job(), np.geomspace(1e9, 2e12, 1000)
@@ -164,7 +166,7 @@ def test_a_faster_link_makes_no_call_longer(operation: str) -> None:
                 assert (np.diff(times) <= 1e-12).all(), (k, n)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@try_each("operation", OPERATIONS)
 def test_arrays_are_their_elements_and_longer_messages_take_longer(operation: str) -> None:
     group = job("64", more="fabric hgx_h100 { level node { in_network = on } }")
     sizes = 2.0 ** np.arange(3.0, 34.0, 0.125)
@@ -180,8 +182,8 @@ def test_a_report_names_the_pair_and_its_arithmetic() -> None:
     assert "r alpha + w / B" in call.formula.text
 
 
-@pytest.mark.parametrize(
-    ("model", "layout", "training"),
+@try_each(
+    "model, layout, training",
     [
         (
             "mixtral_8x7b",
@@ -195,9 +197,7 @@ def test_a_report_names_the_pair_and_its_arithmetic() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize(
-    ("level", "rates"), [("network", "50, 2000, 15"), ("node", "400, 8000, 80")]
-)
+@try_each("level, rates", [("network", "50, 2000, 15"), ("node", "400, 8000, 80")])
 def test_a_faster_link_makes_no_step_longer(
     model: str, layout: str, training: str, level: str, rates: str
 ) -> None:
@@ -219,8 +219,8 @@ def test_a_faster_link_makes_no_step_longer(
     assert (np.diff(steps) <= 1e-9 * steps[1:]).all()
 
 
-@pytest.mark.parametrize(("operation", "sends"), [("all_reduce", 2), ("all_gather", 1)])
-@pytest.mark.parametrize("tp", [1, 2, 4, 8])
+@try_each("operation, sends", [("all_reduce", 2), ("all_gather", 1)])
+@try_each("tp", [1, 2, 4, 8])
 def test_no_group_sends_more_over_its_ports_than_they_carry(
     operation: str, sends: int, tp: int
 ) -> None:
@@ -232,8 +232,8 @@ def test_no_group_sends_more_over_its_ports_than_they_carry(
             assert seconds >= sends * (k - 1) / k * n / (8 / tp * 45e9) * (1 - 1e-12)
 
 
-@pytest.mark.parametrize(
-    ("devices", "tp", "group"),
+@try_each(
+    "devices, tp, group",
     [("8", 8, "tp"), ("128", 1, "dp"), ("16", 8, "dp"), ("[16, 64, 1024]", 8, "dp")],
 )
 def test_the_time_of_a_pair_is_that_of_its_phases(devices: str, tp: int, group: str) -> None:

@@ -12,6 +12,8 @@ from parcost import Group, Study
 from parcost_plugins.topology.links import AlphaBeta
 from parcost_plugins.vocabulary import Level
 
+from ..rows import try_each
+
 A100 = "generation = ampere, channels = 12, channel_bandwidth = 20 GB/s per_direction"
 H100 = "generation = hopper, channels = 16, channel_bandwidth = 24 GB/s per_direction"
 H200 = "generation = hopper, channels = 16, links = 18"
@@ -145,7 +147,7 @@ def test_collnet_and_nvls_over_nodes_ask_for_the_networks_switches() -> None:
     assert without["nvls_tree"] == pytest.approx(tree)
 
 
-@pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "reduce_scatter", "broadcast"])
+@try_each("operation", ["all_reduce", "all_gather", "reduce_scatter", "broadcast"])
 def test_one_rank_costs_nothing_and_arrays_are_their_elements(operation: str) -> None:
     found = next(a for a in study(H200).algorithms(operation) if a.name == "nccl")
     assert found.seconds(operation, 1e6, nodes(1.0)) == 0

@@ -24,6 +24,8 @@ from parcost_plugins.vocabulary import (
     Tuning,
 )
 
+from ..rows import try_each
+
 #: Seconds of the call, of a step inside of a node, and of one between nodes.
 ROWS = {
     "ring_ll": (1.0, 0.1, 2.0),
@@ -243,7 +245,7 @@ EXPECTED: list[tuple[str, float, int, float, dict[str, float]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("operation", "local", "nodes", "n", "expected"), EXPECTED)
+@try_each("operation, local, nodes, n, expected", EXPECTED)
 def test_every_pair(
     operation: str, local: float, nodes: int, n: float, expected: dict[str, float]
 ) -> None:
@@ -258,8 +260,8 @@ def test_one_rank_takes_nothing() -> None:
         assert set(seconds(operation, 1, 1, 100.0).values()) == {0.0}
 
 
-@pytest.mark.parametrize(
-    ("cap", "inter", "nodes", "bus"),
+@try_each(
+    "cap, inter, nodes, bus",
     [
         (9.0, 6.0, 2, 9.0),
         (20.0, 7.0, 2, 12.0),  # of NVLS inside of a node, both ways

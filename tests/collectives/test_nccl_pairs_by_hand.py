@@ -22,6 +22,8 @@ from parcost_plugins.vocabulary import (
     Tuning,
 )
 
+from ..rows import try_each
+
 # seconds: base, and a step over NVLink, over PCIe, between nodes
 ROWS = {
     "ring_ll": (2, 3, 5, 7),
@@ -408,7 +410,7 @@ def test_a_machine_has_the_channels_that_the_study_says_or_that_its_links_make()
     assert (own.intra, own.inter, own.channels, own.collnet) == (5.0, 3.0, 10.0, True)
 
 
-@pytest.mark.parametrize(
+@try_each(
     "left_out",
     [
         {"tuning": None},

@@ -36,6 +36,8 @@ from parcost_plugins.collectives import (
 from parcost_plugins.vocabulary import Cluster, Fabric, Layout, Level
 from parcost_plugins.vocabulary.exchange import torus_load
 
+from ..rows import try_each
+
 MODULES = (
     bruck, direct, double_tree, halving_doubling, hierarchical, leader, naive, pairwise,
     pipelined, recursive_doubling, ring, torus, tree, van_de_geijn,
@@ -78,10 +80,8 @@ def busiest_by_hand(K: int, stride: int, *, wrap: bool) -> float:
     return max(loads.values()) / 2
 
 
-@pytest.mark.parametrize("wrap", [True, False])
-@pytest.mark.parametrize(
-    ("K", "stride"), [(2, 1), (3, 1), (4, 1), (5, 1), (8, 1), (8, 2), (16, 4), (16, 8), (12, 3)]
-)
+@try_each("wrap", [True, False])
+@try_each("K, stride", [(2, 1), (3, 1), (4, 1), (5, 1), (8, 1), (8, 2), (16, 4), (16, 8), (12, 3)])
 def test_the_load_of_a_torus_is_that_of_the_busiest_link(K: int, stride: int, wrap: bool) -> None:
     members = K // stride
     blocks = busiest_by_hand(K, stride, wrap=wrap)
@@ -107,8 +107,8 @@ transfer t {{
 """
 
 
-@pytest.mark.parametrize("algorithm", ["auto", "pairwise", "hierarchical", "torus"])
-@pytest.mark.parametrize(("wrap", "bisection", "seconds"), [("on", 1600, 0.04), ("off", 800, 0.08)])
+@try_each("algorithm", ["auto", "pairwise", "hierarchical", "torus"])
+@try_each("wrap, bisection, seconds", [("on", 1600, 0.04), ("off", 800, 0.08)])
 def test_an_exchange_crosses_the_middle_of_its_torus(
     algorithm: str, wrap: str, bisection: int, seconds: float
 ) -> None:
@@ -172,8 +172,8 @@ def rail(*, pxn: bool, ratio: float) -> dict[str, Any]:
     return {**port, "kind": "rail", "pxn": pxn, "oversubscription": ratio}
 
 
-@pytest.mark.parametrize(
-    ("pxn", "ratio", "algorithm", "seconds"),
+@try_each(
+    "pxn, ratio, algorithm, seconds",
     [
         # 56/64 of a buffer leave the node, 7/8 of it for other rails, which leave their leaf
         (False, 8.0, "pairwise", 1e9 * 56 / 64 * 7 / 8 * 8 / 50e9),

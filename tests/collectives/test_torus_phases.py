@@ -11,6 +11,8 @@ from parcost_plugins.collectives.torus import Bucket, Torus
 from parcost_plugins.topology.links import AlphaBeta
 from parcost_plugins.vocabulary import Level
 
+from ..rows import try_each
+
 
 def torus(*dimensions: int, wrap: bool = True) -> Any:
     level = Level(bandwidth=1.0, latency=1.0, kind="torus", dimensions=dimensions, wrap=wrap)
@@ -42,8 +44,8 @@ def test_a_bucket_goes_through_one_dimension_after_another() -> None:
     assert two == [(3, 18, 0), (2, 4, 0)]
 
 
-@pytest.mark.parametrize(
-    ("ranks", "dimensions", "wrap", "rounds", "bytes_"),
+@try_each(
+    "ranks, dimensions, wrap, rounds, bytes_",
     [
         (24.0, (4, 6), True, 2 + 3, 23 / (2 * 2)),  # of 24 B, by two dimensions both ways
         (24.0, (4, 6), False, 3 + 5, 23 / 2),
@@ -75,8 +77,8 @@ def test_a_torus_of_tori_leaves_a_share_of_the_bytes_to_the_outer() -> None:
     assert found == [(2, 9, 0), (1, 2, 0)]  # 6 B are left, of which a third stays
 
 
-@pytest.mark.parametrize(
-    ("ranks", "wrap", "rounds"),
+@try_each(
+    "ranks, wrap, rounds",
     [(32.0, True, 4), (32.0, False, 7), (8.0, True, 2), (4.0, True, 2), (1.0, True, 0)],
 )
 def test_an_exchange_waits_for_its_longest_way(ranks: float, wrap: bool, rounds: int) -> None:
@@ -89,8 +91,8 @@ def test_an_odd_ring_has_two_ways_of_the_same_length() -> None:
     assert phases(Torus(), "all_to_all", 30.0, (15.0, torus(5, 3))) == [(2, 28, 0)]
 
 
-@pytest.mark.parametrize(
-    ("parts", "able"),
+@try_each(
+    "parts, able",
     [
         ([(24.0, torus(4, 6))], True),
         ([(12.0, torus(4, 6))], True),

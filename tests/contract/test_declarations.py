@@ -6,7 +6,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-import pytest
 
 import parcost
 from parcost import Axis, Check, Edge, Figure, Formula, Goal, Link, Memory, Objective, Once, Work
@@ -17,6 +16,8 @@ from parcost.contract.groups import Group
 from parcost.contract.pipelines import Pipeline
 from parcost.contract.validation import answer_types, problem
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters
+
+from ..rows import try_each
 
 HOOKS = [name for name, spec in vars(hookspecs).items() if hasattr(spec, "parcost_spec")]
 #: Answers that are no records: classes to derive from, numbers and words.
@@ -59,13 +60,13 @@ WITHOUT = {"formula", "upper", "cost", "value of Objective", "hop_after", "input
 WITHOUT |= {"rows", "lacking", "members", "value of Axis", "complexity of Goal"}
 
 
-@pytest.mark.parametrize("hook", HOOKS)
+@try_each("hook", HOOKS)
 def test_what_a_hook_returns_is_a_record_or_a_class_of_the_contract(hook: str) -> None:
     for type_ in answer_types(hook):
         assert issubclass(type_, Record) or type_ in PLAIN
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda r: type(r).__name__)
+@try_each("record", RECORDS, ids=lambda r: type(r).__name__)
 def test_every_field_of_a_record_is_looked_at(record: Any) -> None:
     assert problem(record) == ""
     looked = 0
@@ -87,8 +88,8 @@ def changed(record: Any, name: str, value: Any) -> Any:
     return found
 
 
-@pytest.mark.parametrize(
-    ("record", "name", "value", "error"),
+@try_each(
+    "record, name, value, error",
     [
         (RECORDS[0], "share", -0.1, "the term `odd` share = -0.1, which no time or size is"),
         (RECORDS[0], "also", ("x",), "the term `odd` also_busy = (), which is not one share for"),

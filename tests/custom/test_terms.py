@@ -11,6 +11,8 @@ from parcost import Formula, Study, Work
 from parcost.engine.evaluation import diagnose, rules
 from parcost.engine.reduce import evaluate
 
+from ..rows import try_each
+
 Bind = Callable[..., Study]
 
 
@@ -75,8 +77,8 @@ def test_memory_of_a_term_is_held_once_on_every_device(bind: Bind) -> None:
     assert lines(bind, "term cache { memory = 5 GB }") == {"f": 1.0, "cache": 5e9}
 
 
-@pytest.mark.parametrize(
-    ("text", "pass_", "count"),
+@try_each(
+    "text, pass_, count",
     [
         ("per = layer", "F", [5, 3]),
         ("per = layer, during = backward, stage = 0", "B", [5, 0]),

@@ -15,6 +15,8 @@ import parcost
 from parcost_apps.diff.changes import NumberChange
 from parcost_apps.diff.thresholds import Threshold, ThresholdError
 
+from ..rows import try_each
+
 Run = Callable[..., Any]
 
 SPEC = """
@@ -270,8 +272,8 @@ def test_sides_that_are_none_are_an_error(
     assert message in done.err
 
 
-@pytest.mark.parametrize(
-    ("number", "relative"),
+@try_each(
+    "number, relative",
     [
         (NumberChange(name="t", before=2.0, after=3.0), 0.5),
         (NumberChange(name="t", before=-2.0, after=-3.0), -0.5),

@@ -13,6 +13,8 @@ import pytest
 
 import parcost
 
+from ..rows import try_each
+
 START = Path(__file__).parents[2] / "docs" / "start"
 SPECS = START / "specs"
 INDEX = (START / "index.md").read_text(encoding="utf-8")
@@ -50,7 +52,7 @@ def test_there_are_ten_lessons_and_each_leads_to_the_next() -> None:
         assert f"({after}.md" in text_of(lesson).partition("## Read next")[2]
 
 
-@pytest.mark.parametrize("lesson", LESSONS)
+@try_each("lesson", LESSONS)
 def test_a_lesson_is_a_page_with_a_spec_an_exercise_and_its_answer(lesson: str) -> None:
     text = text_of(lesson)
     assert tuple(re.findall(r"^## (.*)$", text, re.MULTILINE)) == _PARTS

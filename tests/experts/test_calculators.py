@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from parcost_plugins.parallelism.expert.assignment import best_assignment
 
 from ..evaluation import result
+from ..rows import try_each
 
 SMALL = """dispatch small {
   ranks = 64, experts = 128, tokens = 64, token = 2 KiB
@@ -19,8 +20,8 @@ SMALL = """dispatch small {
 }"""
 
 
-@pytest.mark.parametrize(
-    ("figure", "expected", "rel"),
+@try_each(
+    "figure, expected, rel",
     [
         ("experts_per_rank", 2, 0),
         ("peers", 40.00584897, 1e-9),
@@ -150,8 +151,8 @@ def test_experts_go_where_their_tokens_come_from() -> None:
     assert section[1].rows == [("a", "1, 3"), ("b", "0, 2")]
 
 
-@pytest.mark.parametrize(
-    ("attributes", "figure", "expected"),
+@try_each(
+    "attributes, figure, expected",
     [
         ("baseline_remote = 80 %, local_share = 80 %", "global_load_removed", 0.75),
         ("groups = 8, local_share = 80 %", "global_load_removed", 1 - 0.2 / 0.875),
@@ -168,8 +169,8 @@ def test_claims_about_a_placement(attributes: str, figure: str, expected: float)
     assert found.figure(f"p.{figure}") == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("attributes", "id"),
+@try_each(
+    "attributes, id",
     [
         ("", "placement-unknown"),
         ("local_share = 80 %", "placement-baseline"),

@@ -14,6 +14,8 @@ from parcost import Figure, Section
 from parcost_plugins.parallelism.expert import dispatch, placement
 from parcost_plugins.parallelism.expert.assignment import best_assignment
 
+from ..rows import try_each
+
 
 def answers(calculator: Any, text: str) -> list[Any]:
     (study,) = parcost.load_text(text)[0].studies()
@@ -178,8 +180,8 @@ def test_measured_times_count_in_place_of_worked_out_ones() -> None:
         assert "seconds" not in figures(placement, f"placement p {{ {other}\n{SOURCES} }}")
 
 
-@pytest.mark.parametrize(
-    ("attributes", "legal"),
+@try_each(
+    "attributes, legal",
     [
         ("before = 9 s", False),
         ("after = 9 s", False),

@@ -21,6 +21,7 @@ import parcost_specs
 from parcost import Memory, Study
 from parcost_plugins.parallelism.expert.exchange import TokenExchange, exchange_of
 
+from ..rows import try_each
 from .test_exchange import works
 
 Mixture = Callable[..., Study]
@@ -65,8 +66,8 @@ def test_an_all_gather_holds_every_token_of_the_group(mixture: Mixture) -> None:
     assert held["expert exchange buffers"].bytes_ == 8 * 2 * TOKENS
 
 
-@pytest.mark.parametrize(
-    ("kind", "multiprocessors", "reached"),
+@try_each(
+    "kind, multiprocessors, reached",
     [
         ("deepep", 10, 10 * 16.7e9),  # as fast as its multiprocessors
         ("deepep", 40, 0.78 * 450e9),  # as fast as it makes the links
@@ -147,8 +148,8 @@ def test_kernels_leave_multiprocessors_to_compute(mixture: Mixture) -> None:
     assert one.subject == "routing.deepep_multiprocessors"
 
 
-@pytest.mark.parametrize(
-    ("framework", "routing", "kind"),
+@try_each(
+    "framework, routing, kind",
     [
         ("generic", "", "alltoall"),
         ("megatron_core", "", "allgather"),

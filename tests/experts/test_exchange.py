@@ -11,6 +11,8 @@ import parcost
 from parcost import Study, Work
 from parcost_plugins.parallelism.expert.exchange import TokenExchange, exchange_of
 
+from ..rows import try_each
+
 Mixture = Callable[..., Study]
 
 EVEN = "distribution = balanced, metadata = 0 B"
@@ -241,8 +243,8 @@ def test_the_exchange_hides_under_what_the_study_says(
     assert {term.window for term in works(study).values()} == {window}
 
 
-@pytest.mark.parametrize(
-    ("layout", "training", "share"),
+@try_each(
+    "layout, training, share",
     [
         ("ep = 64", "", 1 / 16),  # 1,024 sequences over 64 replicas, one at a time
         ("ep = 64", "micro_batch = 16", 1.0),

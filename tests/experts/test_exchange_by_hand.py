@@ -17,6 +17,8 @@ from parcost_plugins.parallelism.expert.exchange import TokenExchange
 from parcost_plugins.vocabulary import CollectiveChoice
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 
+from ..rows import try_each
+
 #: A rank has 40 tokens of 10 elements; each goes to 3 of 12 experts.
 TOKENS, HIDDEN, TOP, EXPERTS = 40, 10, 3, 12
 MODEL = "hidden = 10, heads = 2, ffn = 14, vocabulary = 100, experts = 12, top_k = 3"
@@ -102,9 +104,9 @@ def test_a_deduplicated_exchange_takes_as_long_as_its_slowest_level(
     assert found.bytes_ == pytest.approx(TOKENS * BACK * (TOP + 5 * devices_of(6) / 6), rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", KERNEL_DISPATCHERS)
-@pytest.mark.parametrize(
-    ("speeds", "rate"),
+@try_each("kind", KERNEL_DISPATCHERS)
+@try_each(
+    "speeds, rate",
     [
         ((900.0, 900.0, 900.0), 3),  # 4 multiprocessors of 3 B/s
         ((2.0, 900.0, 900.0), 900),  # half of the links of a node
@@ -405,8 +407,8 @@ def failures(study: Study) -> set[str]:
 LOADS = "distribution = measured, loads = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"
 
 
-@pytest.mark.parametrize(
-    ("layout", "routing", "model", "expected"),
+@try_each(
+    "layout, routing, model, expected",
     [
         ("", "", "", set()),
         ("", "", "top_k = 12", set()),
@@ -419,7 +421,12 @@ LOADS = "distribution = measured, loads = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"
         ("tp = 2, ep = 1", "", "", {"experts-sequence-parallel"}),
         ("tp = 2, ep = 1, etp = 2", "", "", set()),
         ("tp = 2, ep = 2, sequence_parallel = on", "", "", set()),
-        ("tp = 4, ep = 1, sequence_parallel = on", "", "shared_experts = 1, shared_ffn = 6", {"shared-width-divide"}),
+        (
+            "tp = 4, ep = 1, sequence_parallel = on",
+            "",
+            "shared_experts = 1, shared_ffn = 6",
+            {"shared-width-divide"},
+        ),
         ("tp = 4, ep = 1, sequence_parallel = on", "", "shared_experts = 1, shared_ffn = 8", set()),
         ("", LOADS, "", set()),
         ("", LOADS.replace("[1, ", "["), "", {"loads-count"}),
@@ -440,7 +447,12 @@ LOADS = "distribution = measured, loads = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"
         ("", "hide = shared_experts", "shared_experts = 1", set()),
         ("", "hide = pair", "", set()),
         ("", "dispatcher = deepep, deepep_multiprocessors = 9", "", set()),
-        ("", "dispatcher = deepep, deepep_multiprocessors = 10", "", {"dispatcher-multiprocessors"}),
+        (
+            "",
+            "dispatcher = deepep, deepep_multiprocessors = 10",
+            "",
+            {"dispatcher-multiprocessors"},
+        ),
         # six units of two experts for the three of a token: two are enough
         ("", "deduplicate = on, node_limit = 2", "", set()),
         ("", "deduplicate = on, node_limit = 1", "", {"node-limit-experts"}),
@@ -451,7 +463,7 @@ LOADS = "distribution = measured, loads = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"
         ("", "dispatcher = deepep, deepep_multiprocessors = 4, node_limit = 2", "", set()),
         ("ep = 1", "node_limit = 1", "", set()),
     ],
-)  # fmt: skip
+)
 def test_rules_to_the_last_one(layout: str, routing: str, model: str, expected: set[str]) -> None:
     said = routing if "distribution" in routing else f"distribution = balanced, {routing}"
     shape = MODEL.replace("top_k = 3", model) if "top_k" in model else f"{MODEL}, {model}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 import parcost
 from parcost import Study
+
+from ..rows import try_each
 
 Mixture = Callable[..., Study]
 
@@ -33,8 +33,8 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("layout", "routing", "id", "message", "help"),
+@try_each(
+    "layout, routing, id, message, help",
     [
         (
             "ep = 48",
@@ -159,8 +159,8 @@ def test_a_legal_mixture_breaks_no_rule(mixture: Mixture) -> None:
     assert not failures(mixture("", model="use catalog.models.llama3_8b"))
 
 
-@pytest.mark.parametrize(
-    ("schedule", "said"),
+@try_each(
+    "schedule, said",
     [
         ("kind = one_f_one_b", ""),
         ("kind = interleaved, chunks = 2", ""),

@@ -6,6 +6,8 @@ import pytest
 
 import parcost
 
+from ..rows import try_each
+
 TEXT = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -41,9 +43,7 @@ def test_mixtral_on_eight_ranks(name: str, expected: float) -> None:
     assert figure(name, "ep = 8", "distribution = balanced") == expected
 
 
-@pytest.mark.parametrize(
-    "name", ["dispatch_bytes", "combine_bytes", "exchange_bytes", "dispatch_outer_bytes"]
-)
+@try_each("name", ["dispatch_bytes", "combine_bytes", "exchange_bytes", "dispatch_outer_bytes"])
 def test_experts_on_one_rank_send_nothing(name: str) -> None:
     assert figure(name, "ep = 1, dp = 64") == 0.0
 

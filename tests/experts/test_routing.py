@@ -20,6 +20,8 @@ from parcost_plugins.vocabulary.routing import (
     routing_load,
 )
 
+from ..rows import try_each
+
 
 @pytest.mark.parametrize(
     ("assignments", "bins", "expected"),
@@ -39,7 +41,7 @@ def test_popularity_adds_to_chance() -> None:
     assert 1.75 <= random_load(65_536.0, 64.0, 640.0) <= 1.90
 
 
-@pytest.mark.parametrize(("assignments", "bins"), [(4096, 64), (65_536, 64), (2048, 8), (512, 16)])
+@try_each("assignments, bins", [(4096, 64), (65_536, 64), (2048, 8), (512, 16)])
 def test_chance_is_within_three_percent_of_counting(assignments: int, bins: int) -> None:
     draws = np.random.default_rng(7).multinomial(assignments, [1 / bins] * bins, size=4000)
     counted = draws.max(axis=1).mean() * bins / assignments
@@ -113,8 +115,8 @@ def test_places_are_rounded_up() -> None:
     assert capacity(1.0, 100.0, 1.0, 8.0) == 13
 
 
-@pytest.mark.parametrize(
-    ("routing", "expected"),
+@try_each(
+    "routing, expected",
     [
         # 8 of 256 experts on each of 32 ranks: sd = sqrt(31 / (15 * 256 + 1)) = 0.0898 of the mean,
         # and the largest of 32 normal deviates is 2.135 on average: 1 + 2.135 * 0.0898

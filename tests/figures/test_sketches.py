@@ -11,6 +11,7 @@ from parcost.language.diagnostics import Severity
 from parcost.language.errors import SpecError
 
 from ..evaluation import faultless_result
+from ..rows import try_each
 
 RECIPE = "use catalog.precisions.bf16_zero_paper\n"
 
@@ -110,8 +111,8 @@ def test_a_boundary_is_crossed_twice_for_each_micro_batch() -> None:
     assert "message_size" not in pipeline("batch = 8 sequences")
 
 
-@pytest.mark.parametrize(
-    ("kind", "chunks", "changes"),
+@try_each(
+    "kind, chunks, changes",
     [
         ("one_f_one_b", 1, 3),
         ("interleaved", 2, 7),  # the ring goes round twice
@@ -128,8 +129,8 @@ def test_a_message_is_sent_where_the_next_stage_is_on_another_device(
     assert found["traffic"] == 2 * 8 * changes * 1e6
 
 
-@pytest.mark.parametrize(
-    ("kind", "idle", "span", "textbook"),
+@try_each(
+    "kind, idle, span, textbook",
     [
         # p = 4, m = 8, F = B = W = 1. Qi et al. 2023, table 2: without a barrier ZB-H1 idles
         # (p - 1) (F + B - W) and ZB-H2 (p - 1) (F + B - 2 W); with one, none less than (p - 1) F.
@@ -181,7 +182,7 @@ def test_degrees_multiply_and_experts_reuse_ranks() -> None:
     assert apart["devices"] == 4096.0
 
 
-@pytest.mark.parametrize("rank", range(24))
+@try_each("rank", range(24))
 def test_coordinates_are_those_of_counting_up(rank: int) -> None:
     found = values(f'grid g {{ tp = 2, pp = 3, dp = 4, order = "tp-cp-pp-dp", rank = {rank} }}')
     ranks = [(t, p, d) for d in range(4) for p in range(3) for t in range(2)]
@@ -333,7 +334,7 @@ def test_a_machine_has_dense_peaks_and_says_the_sparse_ones() -> None:
 # --- state --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("zero", "each"), [(0, 112.0), (1, 38.5), (2, 26.25), (3, 14.0)])
+@try_each("zero, each", [(0, 112.0), (1, 38.5), (2, 26.25), (3, 14.0)])
 def test_zero_shares_out_one_class_after_another(zero: int, each: float) -> None:
     found = values(RECIPE + f"state s {{ parameters = 7 G, dp = 8, zero = {zero} }}")
     assert found["per_device"] == pytest.approx(each * 1e9)

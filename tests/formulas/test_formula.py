@@ -30,9 +30,11 @@ from parcost import (
 from parcost.contract.formulas import with_numbers
 from parcost.report.formulas import substitute
 
+from ..rows import try_each
 
-@pytest.mark.parametrize(
-    ("text", "symbols", "expected"),
+
+@try_each(
+    "text, symbols, expected",
     [
         ("2 (P - 1) n / (P B)", {"P": 8.0, "n": 16.0, "B": 2.0}, 14.0),
         ("a / b c", {"a": 6.0, "b": 3.0, "c": 2.0}, 4.0),
@@ -81,8 +83,8 @@ def test_a_formula_is_the_input_of_another() -> None:
     assert outer.parts == {"n": inner}
 
 
-@pytest.mark.parametrize(
-    ("text", "symbols", "said"),
+@try_each(
+    "text, symbols, said",
     [
         ("n / ", {"n": 1.0}, "where a value is expected"),
         ("n m", {"n": 1.0}, "differ in `m`"),

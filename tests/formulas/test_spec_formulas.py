@@ -22,6 +22,8 @@ from parcost.numeric import is_array
 from parcost.report.formulas import substitute
 from parcost_apps.testing import compute
 
+from ..rows import try_each
+
 SPECS = Path(__file__).parents[2] / "specs"
 SHIPPED = sorted(
     path.relative_to(SPECS).as_posix()
@@ -211,8 +213,8 @@ def test_a_term_is_explained_down_to_the_spec() -> None:
     assert line.formula.parts["n"].text == "s b h e"
 
 
-@pytest.mark.parametrize(
-    ("text", "inputs", "expected"),
+@try_each(
+    "text, inputs, expected",
     [
         ("2 (P - 1) n / (P B)", {"P": 8.0, "n": 16.0, "B": 2.0}, 14.0),
         ("a / b c", {"a": 6.0, "b": 3.0, "c": 2.0}, 4.0),
@@ -228,7 +230,7 @@ def test_the_reader(text: str, inputs: Mapping[str, float], expected: float) -> 
     assert math.isclose(float(compute(text, inputs)), expected)
 
 
-@pytest.mark.parametrize("text", ["sum over terms", "n / Q", "n of all", "(n", "n ? 1"])
+@try_each("text", ["sum over terms", "n / Q", "n of all", "(n", "n ? 1"])
 def test_the_reader_refuses_prose(text: str) -> None:
     with pytest.raises(AssertionError):
         compute(text, {"n": 1.0})

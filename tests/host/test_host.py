@@ -19,6 +19,8 @@ from parcost.plugins.discovery import load
 from parcost_plugins.frameworks.host import NAME
 from parcost_plugins.vocabulary import layers
 
+from ..rows import try_each
+
 SPEC = """
 device plain {{
   memory = 800 GiB, memory_bandwidth = 1 TB/s, bf16 = 100 TFLOPS dense, multiprocessors = 100
@@ -108,8 +110,8 @@ def test_a_host_that_is_slower_than_the_device_is_the_step() -> None:
 _LATENT = "kv_lora = 128, rope_dim = 32, nope_dim = 64, v_dim = 64"
 
 
-@pytest.mark.parametrize(
-    ("model", "framework", "kernels"),
+@try_each(
+    "model, framework, kernels",
     [
         ("qk_norm = on", "", (10 + 2) + (20 + 2 * 2)),
         ("qk_norm = on", "norm_kernels = 8, norm_backward_kernels = 16", 10 + 16 + 20 + 32),
@@ -239,8 +241,8 @@ def test_a_pass_may_wait_and_another_not() -> None:
     assert exposed_host_seconds(found, "F") == pytest.approx(0.1 * (2 * FORWARD + HEAD), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("layout", "forward", "backward"),
+@try_each(
+    "layout, forward, backward",
     [
         ("tp = 2", 10 + 2, 20 + 2),  # an all-reduce behind attention and MLP
         ("tp = 2, sequence_parallel = on", 10 + 4, 20 + 4 + 2),  # and saved inputs gathered
@@ -394,8 +396,8 @@ def of_experts(name: str, pass_: str, **more: Any) -> float:
     )
 
 
-@pytest.mark.parametrize(
-    ("framework", "forward", "backward"),
+@try_each(
+    "framework, forward, backward",
     [
         ("", 7, 14),
         ("routing_backward_kernels = 9", 7, 9),
@@ -538,8 +540,8 @@ SHARDED = "tp = 2, sequence_parallel = on"
 COMPILED = "compiled_issue = 100 ms, compiled_call = 300 ms, compiled_kernels = 50 %"
 
 
-@pytest.mark.parametrize(
-    ("more", "values", "kernels"),
+@try_each(
+    "more, values, kernels",
     [
         ({}, {}, {"F": 10, "B": 16, "W": 4}),
         ({}, {"ours.weight_kernels": 20}, {"F": 10, "W": 20}),
@@ -700,8 +702,8 @@ def test_a_sweep_over_the_host_has_all_of_its_terms() -> None:
 RECIPE = {"plain.fp8": 2e14, "mixed.narrow": "fp8", "mixed.cast_kernels": 3}
 
 
-@pytest.mark.parametrize(
-    ("model", "framework", "values", "forward", "backward"),
+@try_each(
+    "model, framework, values, forward, backward",
     [
         ("", "", {}, 7, 14),
         # of 8 experts, each with so many kernels: 2, and twice that backward
@@ -739,8 +741,8 @@ def test_eight_experts_issue_so_many_kernels(
     assert of_experts == pytest.approx({"F": forward, "B": backward})
 
 
-@pytest.mark.parametrize(
-    ("more", "capacity", "experts", "counts"),
+@try_each(
+    "more, capacity, experts, counts",
     [
         ({}, None, "FB", "F"),
         ({"training": "recompute = full"}, None, "FRB", "FR"),

@@ -11,6 +11,7 @@ import pytest
 from parcost import Translation
 from parcost_formats.tools.accelerate import Accelerate
 
+from ..rows import try_each
 from .translations import assumptions, names, problems, settings, uses
 
 IMPORTER = Accelerate()
@@ -86,8 +87,8 @@ def test_fsdp_1_is_read() -> None:
     assert len(found.ignored) == 18 - 5  # all keys but those that set something
 
 
-@pytest.mark.parametrize(
-    ("lines", "prefetch", "gradients"),
+@try_each(
+    "lines, prefetch, gradients",
     [
         ("fsdp_sharding_strategy: FULL_SHARD", "0", "off"),  # FSDP 1 of Accelerate
         ("fsdp_backward_prefetch: NO_PREFETCH", "0", "off"),
@@ -139,8 +140,8 @@ def test_fsdp_2_with_a_mesh_is_read() -> None:
     assert names(found.ignored) == {"fsdp_config.fsdp_version", wrap, "num_machines"}
 
 
-@pytest.mark.parametrize(
-    ("strategy", "stage", "reshard", "shard"),
+@try_each(
+    "strategy, stage, reshard, shard",
     [
         ("FULL_SHARD", "3", None, None),
         ("1", "3", None, None),
@@ -247,8 +248,8 @@ def test_layers_that_are_compiled_are_read() -> None:
         assert settings(found)["kernels.mode"] == "compiled"
 
 
-@pytest.mark.parametrize(
-    ("section", "key", "deciding", "harmless"),
+@try_each(
+    "section, key, deciding, harmless",
     [
         ("fsdp_config", "fsdp_limit_all_gathers", "false", "true"),
         ("fsdp_config", "fsdp_ignored_modules", "lm_head", "null"),
@@ -275,8 +276,8 @@ def test_what_cannot_be_written_is_listed() -> None:
     assert [one.attribute for one in found.questions] == ["precision"]
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "part"),
+@try_each(
+    "text, message, part",
     [
         ("distributed_type: XLA\n", "`XLA` is not known", "distributed_type: XLA"),
         ("num_processes: 8\n", "a `distributed_type` is expected", "n"),

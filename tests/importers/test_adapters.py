@@ -12,6 +12,7 @@ from parcost import ImportFile, Translation
 from parcost_formats.tools.huggingface import HuggingFace
 from parcost_formats.tools.litgpt import LitGpt
 
+from ..rows import try_each
 from .finetuning_files import FILES, importer_of
 from .test_automodel import IMPORTER as AUTOMODEL
 from .test_automodel import RECIPE
@@ -181,8 +182,8 @@ def test_names_of_modules_choose_the_targets() -> None:
     assert (fused["adapters.fused"], fused["adapters.up"]) == ("on", "off")
 
 
-@pytest.mark.parametrize(
-    ("tool", "old", "new", "base"),
+@try_each(
+    "tool, old, new, base",
     [
         ("llamafactory", "full", "lora\nquantization_bit: 4", "nf4_double"),
         ("llamafactory", "full", "lora\nquantization_bit: 4\ndouble_quantization: false", "nf4"),
@@ -211,8 +212,8 @@ def test_adapters_beside_a_quantized_base_are_bf16_in_trl(more: str, recipe: str
     assert f"catalog.precisions.{recipe}" in {one.value for one in found.uses}
 
 
-@pytest.mark.parametrize(
-    ("tool", "old", "new", "message"),
+@try_each(
+    "tool, old, new, message",
     [
         ("llamafactory", "full", "lora\nuse_dora: true", "`use_dora`"),
         ("llamafactory", "full", "lora\nadditional_target: embed_tokens", "`additional_target`"),
@@ -324,8 +325,8 @@ def test_a_file_of_several_blocks_is_none_of_them(run_command: Run) -> None:
     assert "`as` is for a file of one block" in done.out + done.err
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
+@try_each(
+    "change, message",
     [
         ({"peft_type": "PREFIX_TUNING"}, "PEFT adapters of the kind `PREFIX_TUNING`"),
         ({"use_dora": True}, "`use_dora`"),
@@ -442,7 +443,7 @@ def test_the_name_of_a_quantized_checkpoint_is_the_type_of_its_base(
         assert any("a frozen model in 4 or 8 bits" in message for message in messages)
 
 
-@pytest.mark.parametrize("share", ["x", "'${dropout}'", "[0.1]", "null"])
+@try_each("share", ["x", "'${dropout}'", "[0.1]", "null"])
 def test_a_dropout_that_is_no_number_is_read_as_on(share: str) -> None:
     tune = importer_of("torchtune")
     own = TORCHTUNE.replace("lora_rank: 16", f"lora_rank: 16\n  lora_dropout: {share}")
@@ -466,8 +467,8 @@ def test_a_lora_file_of_litgpt_is_read_as_lora() -> None:
     assert any("finetune_lora" in why for why in whys)
 
 
-@pytest.mark.parametrize(
-    ("more", "is_listed"),
+@try_each(
+    "more, is_listed",
     [
         ("", True),
         ("lora_mlp_kernel: false\n", False),

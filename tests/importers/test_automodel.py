@@ -10,6 +10,7 @@ import pytest
 from parcost import Translation
 from parcost_formats.tools.automodel import Automodel
 
+from ..rows import try_each
 from .translations import assumptions, problems, settings, uses
 
 IMPORTER = Automodel()
@@ -119,8 +120,8 @@ distributed:
     assert values["layout.zero"] == "3"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "attribute", "reason"),
+@try_each(
+    "old, new, attribute, reason",
     [
         ("  torch_dtype: float32\n", "", "precision", "weights have the type of the checkpoint"),
         ("torch_dtype: float32", "torch_dtype: auto", "precision", "model.torch_dtype is auto"),
@@ -144,8 +145,8 @@ def test_a_setting_of_the_cost_raises_a_question(
     assert reason in questions(RECIPE.replace(old, new))[attribute]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
+@try_each(
+    "old, new, message",
     [
         (
             "packed_sequence:",
@@ -269,8 +270,8 @@ def test_parts_of_recomputation_and_experts_are_listed(line: str, key: str) -> N
     assert [one.name for one in found.missing] == [key]
 
 
-@pytest.mark.parametrize(
-    ("lines", "missing"),
+@try_each(
+    "lines, missing",
     [
         ("compile: {mode: reduce-overhead}", ["compile.mode"]),
         ("compile: {mode: default}", []),
@@ -297,8 +298,8 @@ def test_keys_that_no_attribute_has_are_listed(lines: str, missing: list[str]) -
     assert [one.name for one in found.missing] == missing
 
 
-@pytest.mark.parametrize(
-    ("lines", "attribute"),
+@try_each(
+    "lines, attribute",
     [
         ("model: {text_config: {num_hidden_layers: 4}}", "model"),
         ("model: {text_config: {torch_dtype: bfloat16}}", "precision"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ..rows import try_each
 from .finetuning_files import CHUNKS, CUT, FILES, read
 from .translations import names, settings, uses
 
@@ -23,8 +24,8 @@ def test_a_file_without_a_model_asks_for_it(run_command: Run) -> None:
 FUSED = "liger_fused_linear_cross_entropy"
 
 
-@pytest.mark.parametrize(
-    ("line", "key"),
+@try_each(
+    "line, key",
     [
         ("accelerator_config: {split_batches: true}", "accelerator_config.split_batches"),
         ("overrides_of_model_config: {num_hidden_layers: 8}", "overrides_of_model_config"),
@@ -37,8 +38,8 @@ def test_a_key_of_a_section_that_decides_is_listed(line: str, key: str) -> None:
     assert any(key in name for name in names(found.missing))
 
 
-@pytest.mark.parametrize(
-    ("plugins", "more", "chunks", "named"),
+@try_each(
+    "plugins, more, chunks, named",
     [
         ("[x.liger.LigerPlugin]", f"{FUSED}: true", CHUNKS, ""),
         ("[x.liger.LigerPlugin]", "liger_rms_norm: true", "1", "liger_rms_norm"),
@@ -99,8 +100,8 @@ def test_types_of_fsdp_in_axolotl_are_those_of_the_trainer() -> None:
     assert settings(found)["layout.zero"] == "3"
 
 
-@pytest.mark.parametrize(
-    ("lines", "recipe"),
+@try_each(
+    "lines, recipe",
     [
         ("bf16: true\nfsdp_version: 2", "precisions.bf16_pure"),
         ("bf16: true\nfsdp_version: 1", "precisions.bf16_fsdp"),

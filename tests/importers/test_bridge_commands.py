@@ -7,6 +7,7 @@ import pytest
 from parcost import ImportFile, ImportOptions, Translation
 from parcost_formats.tools.megatron import Megatron
 
+from ..rows import try_each
 from .megatron_files import Run, settings, translate, values
 
 # Configurations in YAML -----------------------------------------------------------------------
@@ -47,8 +48,8 @@ def test_a_configuration_of_bridge_in_yaml_is_read_as_its_recipe() -> None:
     assert any("bf16" in use.value for use in found.uses)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
+@try_each(
+    "old, new, message",
     [
         ("train:", "peft:\n  type: lora\ntrain:", "adapters of this tool are not read"),
         ("  seq_length: 8192", "  hybrid_layer_pattern: MEM\n  seq_length: 8192", "Mamba layers"),

@@ -21,6 +21,7 @@ from parcost_formats.tools.slurm import SlurmFile
 from parcost_formats.tools.topology import TopologyMatrix
 from parcost_formats.tools.torchtitan import Torchtitan
 
+from ..rows import try_each
 from .test_accelerate import FSDP_1, FSDP_2
 from .test_automodel import RECIPE
 from .test_cluster_files import BLOCKS, HGX, HOSTS, JOB, PAIRS, TREE
@@ -94,20 +95,20 @@ def test_a_broken_file_is_a_diagnostic(seed: int) -> None:
 
 
 @pytest.mark.parametrize("start", ["", "{", "ARGS:\n", "modules:\n"])
-@pytest.mark.parametrize("blanks", ["\n" * 100_000, f"{' ' * 200}\n" * 500])
+@pytest.mark.parametrize("blanks", ["\n" * 20_000, f"{' ' * 200}\n" * 100])
 def test_blank_lines_take_time_in_proportion_to_their_number(start: str, blanks: str) -> None:
-    """Searches that begin anew at every blank line took minutes for each of these texts."""
+    """Searches that begin anew at every blank line took minutes for five times as much."""
     importers = importers_of(Session()).values()
     before = time.process_time()
     for name in ("a.yaml", "a.json", "a.toml", "a.sh", "a.py", "a.conf"):
         for one in importers:
             one.recognizes(name, start + blanks)
-    assert time.process_time() - before < 10
+    assert time.process_time() - before < 2
 
 
-@pytest.mark.parametrize("digits", ["0x" + "f" * 4000, "0b" + "1" * 90_000])
-@pytest.mark.parametrize(
-    ("importer", "name", "text", "number"),
+@try_each("digits", ["0x" + "f" * 4000, "0b" + "1" * 90_000])
+@try_each(
+    "importer, name, text, number",
     [
         (Torchtitan(), "a.py", PYTHON, "steps=1000"),
         (Torchtitan(), "a.toml", TOML, "seq_len = 8_192"),

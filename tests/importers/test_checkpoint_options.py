@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from parcost import ImportFile, Translation
 
+from ..rows import try_each
 from .finetuning_files import FILES, importer_of
 from .translations import assumptions, names, settings
 
@@ -37,8 +36,8 @@ def read(tool: str, old: str = "", new: str = "") -> Translation:
     return one.read(ImportFile(name, text.replace(old, new, 1)))
 
 
-@pytest.mark.parametrize(
-    ("tool", "old", "new", "early"),
+@try_each(
+    "tool, old, new, early",
     [
         ("trl", "", "", "on"),
         ("trl", "--bf16", f"--bf16 --{KWARGS} '{{\"use_reentrant\": true}}'", "off"),
@@ -95,7 +94,7 @@ def test_checkpoints_on_the_host_beside_layers_that_keep_all_are_a_gap() -> None
     assert f"{KWARGS}.offload" in names(found.missing)
 
 
-@pytest.mark.parametrize("value", ["'{use_reentrant'", "[1, 2]", "true", "no table"])
+@try_each("value", ["'{use_reentrant'", "[1, 2]", "true", "no table"])
 def test_options_that_are_no_table_are_an_error(value: str) -> None:
     found = read("axolotl", "bf16: true", f"bf16: true\n{KWARGS}: {value}")
     (problem,) = found.problems

@@ -12,6 +12,7 @@ from parcost_formats.tools.hostlist import HostListError, expand
 from parcost_formats.tools.slurm import SlurmFile
 from parcost_formats.tools.topology import TopologyMatrix
 
+from ..rows import try_each
 from .translations import names, problems, settings, uses
 
 MATRIX, SLURM = TopologyMatrix(), SlurmFile()
@@ -137,8 +138,8 @@ def test_codes_of_a_terminal_are_passed_over() -> None:
     assert uses(MATRIX.translate("t", "$ nvidia-smi topo -m\n" + text)) == ["fabrics.hgx_h100"]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@try_each(
+    "text, message",
     [
         (matrix(6, lambda _i, _j: "NV3"), "no fabric of the catalogue has 6 devices"),
         (
@@ -302,8 +303,8 @@ def test_a_study_says_which_line_of_the_topology_lacks_a_bandwidth(
     assert "SwitchName=leaf1 Nodes=gpu-a[01-16]" in done.out
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "part"),
+@try_each(
+    "text, message, part",
     [
         (TREE.replace("leaf[1-2]", "leaf[1-3]"), "`leaf3` is not in the file", None),
         (
@@ -355,8 +356,8 @@ def test_an_error_stands_at_its_line(text: str, message: str, part: str | None) 
         assert found[0][1] == part
 
 
-@pytest.mark.parametrize(
-    ("text", "hosts"),
+@try_each(
+    "text, hosts",
     [
         ("a", ["a"]),
         ("a[1-3]", ["a1", "a2", "a3"]),
@@ -368,7 +369,7 @@ def test_a_list_of_hosts_is_expanded(text: str, hosts: Sequence[str]) -> None:
     assert expand(text, 100) == hosts
 
 
-@pytest.mark.parametrize("text", ["a[3-1]", "a[x]", "a]1[", "a[[1]]", "a[1-200]"])
+@try_each("text", ["a[3-1]", "a[x]", "a]1[", "a[[1]]", "a[1-200]"])
 def test_a_list_that_is_none_is_an_error(text: str) -> None:
     with pytest.raises(HostListError):
         expand(text, 100)

@@ -12,6 +12,7 @@ import parcost
 from parcost import Translation
 from parcost_formats.tools.deepspeed import DeepSpeed
 
+from ..rows import try_each
 from .translations import assumptions, names, problems, settings, uses
 
 IMPORTER = DeepSpeed()
@@ -185,8 +186,8 @@ def test_an_evaluation_warns_of_what_a_file_does_not_set(run_command: Callable[.
     assert "# --set training.micro_batch=1" in done.out
 
 
-@pytest.mark.parametrize(
-    ("stage", "stated", "hides"),
+@try_each(
+    "stage, stated, hides",
     [(1, None, "off"), (2, None, "off"), (3, None, "on"), (2, True, "on"), (3, False, "off")],
 )
 def test_communication_hides_by_default_in_stage_3_alone(
@@ -241,8 +242,8 @@ def test_state_on_the_host_is_read() -> None:
     assert settings(old)["offload.optimizer"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("zero", "message", "part"),
+@try_each(
+    "zero, message, part",
     [
         (
             {"offload_optimizer": {"device": "nvme"}},
@@ -277,15 +278,24 @@ def test_both_types_of_16_bits_are_an_error() -> None:
     assert [part for _, part in found] == ['"enabled": true', '"enabled": true']
 
 
-@pytest.mark.parametrize(
-    ("configuration", "recipe"),
+@try_each(
+    "configuration, recipe",
     [
         ({"bf16": {"enabled": True}, "zero_optimization": {"stage": 1}}, "bf16_zero"),
         ({"bf16": {"enabled": True}}, "bf16_deepspeed"),
         ({"bfloat16": {"enabled": True}}, "bf16_deepspeed"),
         ({"fp16": {"enabled": True}}, "fp16"),
         ({}, "fp32"),
-        ({"bf16": {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}}, "bf16_pure"),
+        (
+            {
+                "bf16": {
+                    "enabled": True,
+                    "bf16_master_weights_and_grads": True,
+                    "bf16_optimizer_states": True,
+                }
+            },
+            "bf16_pure",
+        ),
         ({"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}, "bf16_deepspeed"),
         (
             {
@@ -296,13 +306,13 @@ def test_both_types_of_16_bits_are_an_error() -> None:
             "bf16",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_type_is_a_recipe_of_the_catalogue(configuration: dict[str, Any], recipe: str) -> None:
     assert f"precisions.{recipe}" in uses(translate(configuration))
 
 
-@pytest.mark.parametrize(
-    ("zero", "sums", "stage", "recipe"),
+@try_each(
+    "zero, sums, stage, recipe",
     [
         ({}, {}, "1", "bf16_deepspeed"),
         ({"stage": 0}, {}, "1", "bf16_deepspeed"),
@@ -387,8 +397,8 @@ def test_what_changes_the_cost_and_cannot_be_written_is_listed() -> None:
     assert names(found.ignored) == {"optimizer.params.lr", "sparse_gradients"}
 
 
-@pytest.mark.parametrize(
-    ("key", "deciding", "harmless"),
+@try_each(
+    "key, deciding, harmless",
     [
         ("autotuning.enabled", True, False),
         ("weight_quantization.post_init_quant", {"mlp": {"num_bits": 4}}, {}),
@@ -427,8 +437,8 @@ def test_keys_of_no_table_are_listed_with_their_place() -> None:
     assert text[one.start : one.end] == '"trian_steps": 3'
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@try_each(
+    "text, message",
     [
         ("{", "Expecting"),
         ("[1]", "an object is expected"),

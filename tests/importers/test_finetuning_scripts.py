@@ -12,6 +12,7 @@ import pytest
 from parcost import ImportFile, Translation
 from parcost.contract.importers import PLAIN
 
+from ..rows import try_each
 from .finetuning_files import DEEPSPEED, ON_DISK, TRL, TRL_YAML, importer_of, read
 from .translations import assumptions, settings
 
@@ -99,7 +100,7 @@ EOF
 """
 
 
-@pytest.mark.parametrize(
+@try_each(
     "command",
     [
         *("sed -i s/2/$Q/ ds.json", "python gen.py > ds.json", "cp zero3.json ds.json"),
@@ -139,7 +140,7 @@ def test_a_written_file_that_a_later_command_may_change_is_not_read(command: str
     assert settings(again)["layout.zero"] == "2"
 
 
-@pytest.mark.parametrize(
+@try_each(
     "command",
     [
         *(
@@ -166,8 +167,8 @@ def test_a_command_that_only_reads_a_written_file_leaves_it(command: str) -> Non
     assert settings(one.read(ImportFile("run.sh", script)))["layout.zero"] == "2"
 
 
-@pytest.mark.parametrize(
-    ("command", "zero"),
+@try_each(
+    "command, zero",
     [
         *(("cd conf", "3"), ("cd other", "2"), ("cd conf\ncd ..", "2")),
         *(("cp conf/ds.json ./", "3"), ("cp -f conf/ds.json new\ncd new", "3")),
@@ -184,8 +185,8 @@ def test_a_launch_reads_a_file_in_its_folder_before_one_beside_the_script(
     assert settings(found)["layout.zero"] == zero
 
 
-@pytest.mark.parametrize(
-    ("command", "why"),
+@try_each(
+    "command, why",
     [
         *(
             (one, f"`{shown}` in line 1 leads to a folder that is not known")
@@ -223,8 +224,8 @@ def test_a_folder_that_is_not_known_or_changes_has_no_known_file(command: str, w
     assert asked.reason == f"`deepspeed` names `{place}`, and {why}"
 
 
-@pytest.mark.parametrize(
-    ("command", "zero"),
+@try_each(
+    "command, zero",
     [
         *(("cd $SLURM_SUBMIT_DIR", "2"), ("cd $PWD/conf", "3"), ("(cd $X; make)", "2")),
         *(("pushd $X; popd", "2"), ("tar cf a.tar conf", "2"), ("cd conf; cd ../conf", "3")),
@@ -241,7 +242,7 @@ def test_a_folder_that_is_known_has_its_file(command: str, zero: str) -> None:
     assert "layout.zero" not in assumptions(found)
 
 
-@pytest.mark.parametrize("named", ["cd /opt/x\n", "cd other\n", "cd ~\n", "other/"])
+@try_each("named", ["cd /opt/x\n", "cd other\n", "cd ~\n", "other/"])
 def test_a_file_that_stands_in_for_another_is_an_assumption(named: str) -> None:
     """The named file is in a folder that is not beside the script; one of its name is."""
     one = importer_of("trl")
@@ -259,7 +260,7 @@ def read_on_disk(command: str) -> Translation:
     return one.read(ImportFile("run.sh", f"{command}\n{DEEPSPEED}", PLAIN, ON_DISK.get))
 
 
-@pytest.mark.parametrize(
+@try_each(
     "command",
     [
         'sed -i \'s/"stage": [0-9]/"stage": 3/\' ds.json',
@@ -284,7 +285,7 @@ def test_a_file_beside_a_script_is_read_behind_a_constant_edit(command: str) -> 
     assert values["layout.zero"] == "3"
 
 
-@pytest.mark.parametrize(
+@try_each(
     "command",
     [
         *("sed -i s/2/$Q/ ds.json", "sed -i 's/\\(2\\)/\\1/' ds.json", "sed -i 's/2/3/' *.json"),
@@ -363,8 +364,8 @@ def test_an_edit_that_is_not_followed_is_a_question_soon(command: str) -> None:
     assert "`ds.json`, " in asked.reason
 
 
-@pytest.mark.parametrize(
-    ("command", "path", "stage"),
+@try_each(
+    "command, path, stage",
     [
         (f"cd conf; {EDIT}; cd ..", "ds.json", "2"),
         (f"cd conf; {EDIT}; cd ..", "conf/ds.json", "3"),
@@ -405,7 +406,7 @@ def test_an_edited_file_is_the_one_in_its_folder(command: str, path: str, stage:
     assert ("" if asked else settings(found)["layout.zero"]) == stage
 
 
-@pytest.mark.parametrize(
+@try_each(
     "command",
     [
         *("cp ds.json out/", "cp ds.json $OUT/ds.json", "sed -n 1p ds.json", "jq . ds.json"),
@@ -428,7 +429,7 @@ def test_a_file_beside_a_script_that_is_only_read_stays(command: str) -> None:
     assert settings(read_on_disk(command))["layout.zero"] == "2"
 
 
-@pytest.mark.parametrize(
+@try_each(
     "command",
     [
         "cat > ds.json <<EOF\n{DS}\nEOF".replace("{DS}", ON_DISK["form.json"]),

@@ -10,7 +10,7 @@ import pytest
 from parcost import ImportFile
 from parcost.contract.importers import PLAIN
 
-from ..rows import mark_most
+from ..rows import mark_most, try_each
 from .finetuning_files import (
     CHUNKS,
     CUT,
@@ -131,8 +131,8 @@ def test_what_the_language_lacks_is_an_error_at_its_key(
     assert "step time" not in done.out
 
 
-@pytest.mark.parametrize(
-    ("tool", "recipe", "expected"),
+@try_each(
+    "tool, recipe, expected",
     [
         (
             "llamafactory",
@@ -161,8 +161,8 @@ def test_a_launcher_states_devices(tool: str, devices: str) -> None:
     assert settings(read(tool))["cluster.devices"] == devices
 
 
-@pytest.mark.parametrize(
-    ("tool", "old", "new", "path", "value"),
+@try_each(
+    "tool, old, new, path, value",
     [
         ("llamafactory", "bf16: true", "bf16: true\npure_bf16: true", "uses", "bf16_pure"),
         ("llamafactory", "bf16: true\n", "", "uses", "fp32"),
@@ -208,8 +208,8 @@ def test_a_key_sets_what_it_decides(tool: str, old: str, new: str, path: str, va
         assert settings(found)[path] == value
 
 
-@pytest.mark.parametrize(
-    ("tool", "old", "new", "message"),
+@try_each(
+    "tool, old, new, message",
     [
         ("llamafactory_v1", "fsdp2", "fsdpturbo", "`fsdpturbo` is not read"),
         (
@@ -234,8 +234,8 @@ def test_a_way_to_run_that_is_not_in_the_language_is_rejected(
     assert any(message in problem.message for problem in read(tool, old, new).problems)
 
 
-@pytest.mark.parametrize(
-    ("tool", "key", "deciding", "harmless"),
+@try_each(
+    "tool, key, deciding, harmless",
     [
         ("llamafactory", "label_smoothing_factor", "0.1", "0.0"),
         ("llamafactory", "full_determinism", "true", "false"),
@@ -270,8 +270,8 @@ def test_a_compiler_that_is_named_turns_compilation_on(key: str) -> None:
     assert "kernels.mode" not in settings(plain)  # where `torch_compile` alone decides
 
 
-@pytest.mark.parametrize(
-    ("tool", "liger", "own", "harmless"),
+@try_each(
+    "tool, liger, own, harmless",
     [
         ("llamafactory", "enable_liger_kernel: true", "use_dft_loss: true", "use_dft_loss: false"),
         ("llamafactory", "enable_liger_kernel: true", "use_eaft_loss: true", "eaft_alpha: 1.0"),
@@ -292,8 +292,8 @@ def test_a_loss_of_the_trainer_itself_has_whole_logits(
         assert settings(read(tool, old, words))["training.loss_chunks"] == chunks
 
 
-@pytest.mark.parametrize(
-    ("tool", "old", "new", "attribute"),
+@try_each(
+    "tool, old, new, attribute",
     [
         ("llamafactory", "meta-llama/Llama-3.1-8B", "own/model", "model"),
         ("axolotl", "adamw_torch_fused", "adamw_of_tomorrow", "precision"),
@@ -359,7 +359,7 @@ def test_broken_and_hostile_texts_are_problems_at_a_place(tool: str) -> None:
                 assert problem.message
 
 
-@pytest.mark.parametrize("tool", ["trl", "axolotl", "llamafactory", "ms_swift"])
+@try_each("tool", ["trl", "axolotl", "llamafactory", "ms_swift"])
 def test_a_program_in_python_is_not_read_as_a_script(tool: str) -> None:
     one = importer_of(tool)
     text = "from trl import SFTConfig\nargs = SFTConfig(bf16=True)\n"

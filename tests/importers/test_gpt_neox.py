@@ -8,6 +8,7 @@ import pytest
 
 from parcost_formats.tools.gpt_neox import GptNeoX
 
+from ..rows import try_each
 from .megatron_files import Run
 from .translations import names, problems, settings, uses
 
@@ -50,8 +51,8 @@ def test_a_job_has_the_keys_of_deepspeed_and_its_own() -> None:
     assert "overlap.gradients" not in got  # its pipeline reduces behind backward
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "name", "value"),
+@try_each(
+    "old, new, name, value",
     [
         ('"gas"', '"mlp_type": "llama", "gas"', "model.ffn", "2048"),
         ('"gas"', '"mlp_type": "llama", "intermediate_size": 3584, "gas"', "model.ffn", "3584"),
@@ -86,8 +87,8 @@ def test_keys_set_attributes(old: str, new: str, name: str, value: str) -> None:
     assert settings(GptNeoX().translate("run.yml", JOB.replace(old, new)))[name] == value
 
 
-@pytest.mark.parametrize(
-    ("key", "message"),
+@try_each(
+    "key, message",
     [
         ('"num_unique_layers": 2', "layers that share their weights"),
         ('"adapter": {"enabled": true}', "adapters of this tool are not read"),

@@ -13,6 +13,7 @@ from parcost import ImportFile
 from parcost_formats.tools.levanter import Levanter
 from parcost_plugins.vocabulary import Training
 
+from ..rows import try_each
 from .translations import assumptions, problems, settings, uses
 
 Run = Callable[..., Any]
@@ -116,8 +117,8 @@ def test_the_batch_is_shared_out_over_the_devices(tmp_path: Path) -> None:
     assert scenario.studies()[0][Training].micro_batches == 1
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "name", "value"),
+@try_each(
+    "old, new, name, value",
     [
         ("p=f32,c=bfloat16", "bfloat16", "uses", "bf16_pure"),
         ("p=f32,c=bfloat16", "f32", "uses", "fp32"),
@@ -155,8 +156,8 @@ def test_keys_set_attributes(old: str, new: str, name: str, value: str) -> None:
         assert settings(found)[name] == value
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "attribute"),
+@try_each(
+    "old, new, attribute",
     [
         ("p=f32,c=bfloat16", "p=int8,c=bfloat16", "precision"),
         ("learning_rate: 1E-3", "type: sophia-h", "precision"),

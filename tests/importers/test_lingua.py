@@ -7,6 +7,7 @@ import pytest
 from parcost_formats.tools.lingua import Lingua
 from parcost_formats.tools.unread_tools import UnreadTools
 
+from ..rows import try_each
 from .translations import problems, settings, uses
 
 JOB = """\
@@ -50,8 +51,8 @@ def test_a_model_of_lingua_under_fsdp_is_read() -> None:
     assert not found.unknown
 
 
-@pytest.mark.parametrize(
-    ("degrees", "devices", "shard"),
+@try_each(
+    "degrees, devices, shard",
     [
         ("dp_replicate: 4, dp_shard: 8, tp_size: 2", "64", "8"),
         ("dp_replicate: 16, dp_shard: 1, tp_size: 1", "16", None),  # sharded over all of them
@@ -68,8 +69,8 @@ def test_the_degrees_of_lingua_make_the_device_count(
     assert found.get("sharding.shard") == shard
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "path", "value"),
+@try_each(
+    "old, new, path, value",
     [
         ("fsdp_type: full_shard", "fsdp_type: no_shard", "layout.zero", "0"),
         ("tp_size: 1", "dp_shard: 8", "sharding.shard", "8"),
@@ -84,8 +85,8 @@ def test_other_values_set_attributes(old: str, new: str, path: str, value: str) 
     assert settings(Lingua().translate("run.yaml", JOB.replace(old, new)))[path] == value
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "attribute"),
+@try_each(
+    "old, new, attribute",
     [
         ("compile: true", "selective_activation_checkpointing: true", "training.recompute"),
         ("compile: true", "float8_recipe: rowwise", "precision"),

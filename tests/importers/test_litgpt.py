@@ -12,6 +12,7 @@ import parcost
 from parcost import ImportFile
 from parcost_formats.tools.litgpt import LitGpt
 
+from ..rows import try_each
 from .translations import assumptions, names, problems, settings, uses
 
 Run = Callable[..., Any]
@@ -57,8 +58,8 @@ def test_pretraining_shards_within_nodes_and_keeps_activations() -> None:
     assert not found.questions
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "path", "value"),
+@try_each(
+    "old, new, path, value",
     [
         ("out_dir", "out_dir", "training.recompute", "full"),
         ("devices: 8\nnum_nodes: 2\n", "", "training.recompute", "none"),  # one device
@@ -76,8 +77,8 @@ def test_full_fine_tuning_recomputes_blocks_on_several_devices(
     assert assumptions(found)["layout.zero"].startswith("LitGPT 0.5: finetune_full")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "attribute"),
+@try_each(
+    "old, new, attribute",
     [
         (", max_seq_length: 2048", "", "training.sequence"),
         ("Llama-3.2-1B", "my-own", "model"),
@@ -124,8 +125,8 @@ def test_a_command_is_read_over_its_configuration() -> None:
     assert settings(again)["training.recompute"] == "full"
 
 
-@pytest.mark.parametrize(
-    ("script", "message"),
+@try_each(
+    "script, message",
     [
         (COMMAND, "`conf/run.yaml` has the other keys, and is not in the folder of the script"),
         (COMMAND.replace("B=2\n", ""), "`train.micro_batch_size`: `B` is not set in the file"),
@@ -206,8 +207,8 @@ def test_a_dense_model_is_read_by_its_sizes() -> None:
     assert not found.unknown
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@try_each(
+    "old, new",
     [
         ("LLaMAMLP", "LLaMAMoE"),
         ("  norm_1: true", "  norm_1: false"),

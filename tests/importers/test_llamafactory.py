@@ -11,6 +11,7 @@ import pytest
 from parcost import ImportFile
 from parcost.contract.importers import PLAIN
 
+from ..rows import try_each
 from .finetuning_files import FILES, LLAMAFACTORY, importer_of, read
 from .translations import assumptions, settings, uses
 
@@ -24,7 +25,7 @@ def test_liger_without_its_loss_leaves_the_logits_whole() -> None:
         assert ("training.loss_chunks" in found) == is_chunked
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw", "AdamW", "adamw_torch", "adamw_torch_fused"])
+@try_each("name", ["adam", "adamw", "AdamW", "adamw_torch", "adamw_torch_fused"])
 def test_adam_by_any_of_its_names_has_the_recipe_of_the_catalogue(name: str) -> None:
     """Moments of 8 bits are another recipe, which this trainer does not have."""
     found = read("llamafactory_v1", "out\n", f"out\noptim_config: {{name: {name}}}\n")
@@ -114,8 +115,8 @@ def test_a_script_reads_the_configurations_that_it_names() -> None:
     assert problem.message.startswith("`run.yaml` has the keys of the job, and is not beside")
 
 
-@pytest.mark.parametrize(
-    ("command", "help"),
+@try_each(
+    "command, help",
     [
         ("FILE=$1\nllamafactory-cli train jobs/$FILE", "--set-env FILE=VALUE"),
         ("FILE=$1\ntorchrun src/llamafactory/launcher.py $FILE", "--set-env FILE=VALUE"),
@@ -208,8 +209,8 @@ def test_an_engine_of_deepspeed_beside_keys_of_megatron_is_an_error() -> None:
         assert "remove `deepspeed`" in problem.help
 
 
-@pytest.mark.parametrize(
-    ("change", "path", "value"),
+@try_each(
+    "change, path, value",
     [
         ("", "routing.dispatcher", "allgather"),
         ("moe_token_dispatcher_type: alltoall", "routing.dispatcher", "alltoall"),

@@ -9,6 +9,7 @@ import pytest
 
 from parcost_formats.tools.llm_foundry import LlmFoundry
 
+from ..rows import try_each
 from .translations import assumptions, problems, settings, uses
 
 Run = Callable[..., Any]
@@ -38,8 +39,8 @@ fsdp_config:
 """
 
 
-@pytest.mark.parametrize(
-    ("lines", "stops"),
+@try_each(
+    "lines, stops",
     [
         ("activation_checkpointing: true", "off"),  # Composer's checkpoints enter autograd again
         ("activation_checkpointing: true\n  activation_checkpointing_reentrant: true", "off"),
@@ -76,8 +77,8 @@ def test_a_model_of_mpt_under_fsdp_is_read() -> None:
     assert not found.questions
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "path", "value"),
+@try_each(
+    "old, new, path, value",
     [
         ("SHARD\n", "SHARD\n", "layout.zero", "3"),
         ("FULL_SHARD", "SHARD_GRAD_OP", "sharding.reshard", "off"),
@@ -142,8 +143,8 @@ def test_a_model_of_the_hub_is_an_entry_of_the_catalogue() -> None:
     assert settings(found)["training.model"] == "llama3_8b"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "attribute"),
+@try_each(
+    "old, new, attribute",
     [
         ("microbatch_size: 8", "microbatch_size: auto", "training.micro_batch"),
         ("amp_bf16", "amp_fp8", "precision"),
@@ -245,8 +246,8 @@ def test_algorithms_that_may_change_batches_are_listed() -> None:
     assert [one.name for one in found.missing] == ["algorithms.seq_length_warmup.duration"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "missing"),
+@try_each(
+    "old, new, missing",
     [
         ("", "algorithms: {low_precision_layernorm: {}, label_smoothing: {smoothing: 0.1}}\n", []),
         ("", "algorithms: {swa: {swa_start: 0.7dur}}\n", ["algorithms.swa.swa_start"]),
@@ -299,8 +300,8 @@ def test_the_loss_of_a_model_is_read(kind: str, kept: str) -> None:
     assert settings(LlmFoundry().translate("run.yaml", text))["training.loss"] == kept
 
 
-@pytest.mark.parametrize(
-    ("device", "micro", "read", "near"),
+@try_each(
+    "device, micro, read, near",
     [
         (24, 20, None, ("12", "24")),  # a last one of 4
         (24, 8, "8", ()),

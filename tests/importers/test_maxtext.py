@@ -13,6 +13,7 @@ import parcost
 from parcost import ImportFile, ImportOptions, Translation
 from parcost_formats.tools.maxtext import MaxText
 
+from ..rows import try_each
 from .translations import problems, settings, uses
 
 Run = Callable[..., Any]
@@ -207,8 +208,8 @@ def test_a_pipeline_is_circular() -> None:
     assert values["training.micro_batch"] == "4"
 
 
-@pytest.mark.parametrize(
-    ("lines", "attribute", "reason"),
+@try_each(
+    "lines, attribute, reason",
     [
         ("quantization: fp8\n", "precision", "no recipe has the products of `fp8`"),
         ("opt_type: muon\n", "precision", "the optimizer is muon"),
@@ -231,8 +232,8 @@ def test_a_setting_of_the_cost_raises_a_question(lines: str, attribute: str, rea
     assert reason in questions(read(text + lines))[attribute]
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
+@try_each(
+    "lines, message",
     [
         ("use_dpo: true\n", "preference optimisation (DPO) is not in the language"),
         ("use_multimodal: true\n", "towers of vision are not in the language"),
@@ -270,7 +271,7 @@ compile_xla_flags: ""
 """
 
 
-@pytest.mark.parametrize(
+@try_each(
     "line",
     [
         "weight_sparsity_n: 2",
@@ -312,8 +313,8 @@ def test_scores_of_fp32_and_shares_without_balance_are_read() -> None:
     assert settings(read(text))["context.balance"] == "contiguous"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
+@try_each(
+    "old, new, message",
     [
         ("llama3.1-70b", "qwen3-next-80b-a3b", "the language has no layers of Gated DeltaNet"),
         ("per_device_batch_size: 2", "per_device_batch_size: 0.3", "not whole sequences"),

@@ -10,6 +10,7 @@ import pytest
 from parcost import ImportFile
 from parcost_formats.tools.megatron import Megatron
 
+from ..rows import try_each
 from .megatron_files import (
     DEEPSEEK,
     LLAMA,
@@ -66,8 +67,8 @@ def test_gpt_2_is_made_of_defaults(tmp_path: Path) -> None:
     assert figures(tmp_path, text, 8).figure("parameters") == 124_439_808
 
 
-@pytest.mark.parametrize(
-    ("flags", "attributes"),
+@try_each(
+    "flags, attributes",
     [
         ("", {"model.ffn": "384"}),  # 4 x 96
         ("--swiglu", {"model.ffn": "256", "model.gated": "on"}),  # 4 x 96 x 2/3
@@ -127,8 +128,8 @@ def test_a_tokenizer_of_llama_with_other_tokens_raises_a_question(path: str, is_
     assert all("has the tokens of ours-100k.model" in one for one in reasons_of)
 
 
-@pytest.mark.parametrize(
-    ("flags", "attributes"),
+@try_each(
+    "flags, attributes",
     [
         # The default of pretrain_gpt.py reads merges; GPT-2 has 50,257 tokens.
         ("--vocab-file v.json --merge-file $1", {"model.vocabulary": "50_257"}),
@@ -168,8 +169,8 @@ def test_flags_of_forks_are_read(flags: str, attributes: dict[str, str]) -> None
     assert attributes.items() <= values(read(small(flags))).items()
 
 
-@pytest.mark.parametrize(
-    ("script", "asked"),
+@try_each(
+    "script, asked",
     [
         ("pretrain_gpt.py", set()),
         ("tools/my_pretrain_gpt.py", set()),
@@ -219,19 +220,31 @@ ARGS="--deepspeed --deepspeed_config=$CONFIG --deepspeed-activation-checkpointin
 python pretrain_gpt.py --bf16 $ARGS """
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "attributes", "recipe"),
+@try_each(
+    "old, new, attributes, recipe",
     [
         ("", "", {"layout.zero": "1"}, "bf16_deepspeed"),
         ("STAGE=0", "STAGE=2", {"layout.zero": "2"}, "bf16_zero"),
-        ('"bf16"', '"data_types": {"grad_accum_dtype": "fp32"}, "bf16"', {"layout.zero": "1"},
-         "bf16_deepspeed"),
-        ("$STAGE}", '3, "offload_optimizer": {"device": "cpu"}}',
-         {"layout.zero": "3", "offload.optimizer": "100 %"}, "bf16_zero"),
-        ("--deepspeed-act", "--cpu-optimizer --deepspeed-act", {"offload.optimizer": "100 %"},
-         "bf16_deepspeed"),
+        (
+            '"bf16"',
+            '"data_types": {"grad_accum_dtype": "fp32"}, "bf16"',
+            {"layout.zero": "1"},
+            "bf16_deepspeed",
+        ),
+        (
+            "$STAGE}",
+            '3, "offload_optimizer": {"device": "cpu"}}',
+            {"layout.zero": "3", "offload.optimizer": "100 %"},
+            "bf16_zero",
+        ),
+        (
+            "--deepspeed-act",
+            "--cpu-optimizer --deepspeed-act",
+            {"offload.optimizer": "100 %"},
+            "bf16_deepspeed",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_configuration_that_a_script_writes_decides_on_the_engine(
     old: str, new: str, attributes: dict[str, str], recipe: str
 ) -> None:
@@ -248,8 +261,8 @@ def engine(configuration: str, flags: str = "") -> str:
     return f"cat <<END > ds.json\n{configuration}\nEND\n{command}\n"
 
 
-@pytest.mark.parametrize(
-    ("configuration", "flags", "attributes"),
+@try_each(
+    "configuration, flags, attributes",
     [
         (
             '{"train_batch_size": 512, "gradient_accumulation_steps": 16}',
@@ -303,8 +316,8 @@ def test_the_accumulation_of_a_configuration_gives_the_batch(tmp_path: Path) -> 
     assert found.figure("tokens_per_second") * found.figure("step_time") == pytest.approx(32_768)
 
 
-@pytest.mark.parametrize(
-    ("configuration", "flags", "messages"),
+@try_each(
+    "configuration, flags, messages",
     [
         (
             '{"bf16": {"enabled": true},\n"train_micro_batch_size_per_gpu": 4}',
@@ -359,7 +372,9 @@ def test_the_accumulation_of_a_configuration_gives_the_batch(tmp_path: Path) -> 
         (
             '{"train_batch_size": "auto"}',
             "",
-            ['`train_batch_size (ds.json:1)`: a whole number of at least 1 is expected, and "auto" follows'],
+            [
+                '`train_batch_size (ds.json:1)`: a whole number of at least 1 is expected, and "auto" follows'
+            ],
         ),
         (
             '{"fp16": {"enabled": "yes"}}',
@@ -367,7 +382,7 @@ def test_the_accumulation_of_a_configuration_gives_the_batch(tmp_path: Path) -> 
             ['`fp16.enabled (ds.json:1)`: "yes" is not a value of a switch'],
         ),
     ],
-)  # fmt: skip
+)
 def test_a_flag_and_a_configuration_have_to_agree(
     configuration: str, flags: str, messages: list[str]
 ) -> None:
@@ -497,8 +512,8 @@ def test_a_launcher_has_the_devices(launcher: str) -> None:
 RING_OF_RINGS = "--context-parallel-size 8 --cp-comm-type a2a+p2p"
 
 
-@pytest.mark.parametrize(
-    ("flags", "attributes"),
+@try_each(
+    "flags, attributes",
     [
         ("", {"layout.zero": "0"}),
         ("--use-distributed-optimizer", {"layout.zero": "1"}),
@@ -532,8 +547,8 @@ def test_what_ranks_share_out(flags: str, attributes: dict[str, str]) -> None:
     assert attributes.items() <= values(read(small(flags))).items()
 
 
-@pytest.mark.parametrize(
-    ("flags", "attributes"),
+@try_each(
+    "flags, attributes",
     [
         ("--num-virtual-stages-per-pipeline-rank 3", {"schedule.chunks": "3"}),
         # 24 layers, 4 devices: 6 of each, 2 of a chunk.
@@ -588,8 +603,8 @@ def test_the_layout_of_a_large_model_is_read() -> None:
     assert "model.moe_every" not in found
 
 
-@pytest.mark.parametrize(
-    ("flags", "attributes"),
+@try_each(
+    "flags, attributes",
     [
         ("", {"training.precision": "fp32"}),
         ("--fp16", {"training.precision": "fp16"}),
@@ -624,8 +639,8 @@ def test_recipes(flags: str, attributes: dict[str, str]) -> None:
     assert attributes.items() <= values(read(small(flags))).items()
 
 
-@pytest.mark.parametrize(
-    ("flags", "attributes"),
+@try_each(
+    "flags, attributes",
     [
         ("", {"training.dropout": "on"}),
         ("--hidden-dropout 0 --attention-dropout 0.0", {"training.dropout": "off"}),
@@ -768,8 +783,8 @@ def test_an_even_cut_is_assumed_if_layers_do_not_divide(more: str, stated: bool)
     assert ("schedule.assignment" in settings(found)) is stated
 
 
-@pytest.mark.parametrize(
-    ("script", "devices"),
+@try_each(
+    "script, devices",
     [
         ("torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py {}", "32"),
         ("torchrun --nnodes=4 --nproc-per-node=8 pretrain_gpt.py {}", "32"),
@@ -808,8 +823,8 @@ def test_a_task_that_starts_ranks_is_no_device(starter: str) -> None:
     assert values(read(known))["cluster.devices"] == "32"
 
 
-@pytest.mark.parametrize(
-    ("assignment", "reason"),
+@try_each(
+    "assignment, reason",
     [
         ("", "`TP` is not set in the file"),
         ("TP=$(rm -rf /)", "`$(rm -rf /)` is a command, and none is run"),

@@ -10,6 +10,7 @@ import pytest
 from parcost import ImportFile, ImportOptions, Translation
 from parcost_formats.tools.megatron import Megatron
 
+from ..rows import try_each
 from .megatron_files import (
     DEEPSEEK,
     LLAMA,
@@ -30,8 +31,8 @@ from .megatron_files import (
 # Errors
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
+@try_each(
+    "flags, message",
     [
         ("--num-attention-heads", "a whole number of at least 1 is expected, and nothing follows"),
         (
@@ -136,8 +137,8 @@ def test_a_value_that_stands_there_twice_is_no_conflict() -> None:
     assert reasons(found)["--hidden-size"] == "it is set twice"
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "place"),
+@try_each(
+    "text, message, place",
     [
         ("python a.py --num-layers '2", "this quote is not closed", "'"),
         ('A="--num-layers 2\npython a.py $A', "this quote is not closed", '"'),
@@ -317,8 +318,8 @@ def test_code_of_a_recipe_is_listed_and_not_run(tmp_path: Path) -> None:
     assert "cfg.model.warp_factor" in why
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@try_each(
+    "text, message",
     [
         ("def a(:\n", "not Python"),
         ("", "the file has no recipe"),
@@ -386,8 +387,8 @@ def recipe(body: str, name: str = "job_pretrain_64gpu_h100_config") -> str:
     return f"{HEAD}def {name}() -> ConfigContainer:\n{lines}    return cfg\n"
 
 
-@pytest.mark.parametrize(
-    ("value", "entry", "changes"),
+@try_each(
+    "value, entry, changes",
     [
         ('_perf_precision("bf16")', "bf16", {"precision.reduction": "2 B"}),
         ('_perf_precision("fp8_cs")', "fp8_current", {"precision.weights": "1 B"}),
@@ -429,8 +430,8 @@ def test_an_unknown_precision_raises_a_question(line: str) -> None:
     assert "training.precision" not in values(found)
 
 
-@pytest.mark.parametrize(
-    ("line", "path", "value"),
+@try_each(
+    "line, path, value",
     [
         ("cfg.model.bias_activation_fusion = False", "framework.activation", "halves"),
         ("cfg.model.persist_layer_norm = False", "persist_layer_norm", ""),
@@ -517,8 +518,8 @@ def test_only_conditions_of_constants_are_followed() -> None:
     assert [one.attribute for one in found.questions] == ["layout.cp"]
 
 
-@pytest.mark.parametrize(
-    ("body", "missing"),
+@try_each(
+    "body, missing",
     [
         ("cfg = _peft_common()", "adapters of this tool are not read"),
         ("cfg = _sft_common(); cfg.peft = LoRA(dim=8)", "adapters of this tool are not read"),
@@ -755,7 +756,7 @@ def place(model, layout=None, *, alone=False):
     elif (model.pipeline_model_parallel_size, 1) in ways:
         model.pipeline_model_parallel_layout = ways[(model.pipeline_model_parallel_size, 1)]
 
-def listed(pp, vp):
+def pipeline_layout(pp, vp):
     known = {(4, 1): [["embedding", "decoder"]] + [["decoder"] * 17] * 2 + [["decoder", "loss"]]}
     if (pp, vp) not in known:
         raise ValueError(f"{pp} and {vp} are not known")
@@ -768,7 +769,7 @@ def listed(pp, vp):
     ("line", "stages"),
     [
         ("place(cfg.model)", "[10, 9, 9, 8]"),
-        ("cfg.model.pipeline_model_parallel_layout = listed(4, 1)", "[1, 17, 17, 1]"),
+        ("cfg.model.pipeline_model_parallel_layout = pipeline_layout(4, 1)", "[1, 17, 17, 1]"),
     ],
 )
 def test_stages_that_a_function_of_the_file_picks_by_degrees_are_read(
@@ -821,8 +822,8 @@ def test_values_that_functions_of_another_file_return_raise_questions() -> None:
     assert {"layout.tp", "training.micro_batch", "training.recompute"} <= asked
 
 
-@pytest.mark.parametrize(
-    ("model", "expected"),
+@try_each(
+    "model, expected",
     [
         (
             "GPTProvider175B(tensor_model_parallel_size=4)",
@@ -853,8 +854,8 @@ def test_a_class_of_a_provider_has_its_sizes(model: str, expected: dict[str, str
     assert not found.questions
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
+@try_each(
+    "model, message",
     [
         ("NemotronNanoModelProvider9Bv2()", "Mamba layers"),
         ("Nemotron3NanoProvider()", "Mamba layers"),

@@ -6,11 +6,12 @@ import pytest
 
 from parcost_formats.tools.megatron import Megatron
 
+from ..rows import try_each
 from .megatron_files import MACHINE, Run, read, small, translate, values
 
 
-@pytest.mark.parametrize(
-    ("flags", "framework"),
+@try_each(
+    "flags, framework",
     [
         ("--checkpoint-activations", "megatron_lm_2021"),
         ("--activations-checkpoint-method uniform", "megatron_lm_2021"),

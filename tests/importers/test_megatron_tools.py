@@ -11,6 +11,7 @@ from parcost import ImportFile, ImportOptions, Translation
 from parcost_formats.tools.megatron import Megatron
 from parcost_formats.tools.nemo import NeMo
 
+from ..rows import try_each
 from .megatron_files import LLAMA, MIXTRAL, Run, problems, settings, small, translate, values
 
 SWIFT = """\
@@ -63,8 +64,8 @@ def primus(text: str = PRIMUS, models: dict[str, str] | None = None) -> Translat
     return Megatron().read(ImportFile("job.yaml", text, neighbor=files.get))
 
 
-@pytest.mark.parametrize(
-    ("text", "devices"),
+@try_each(
+    "text, devices",
     [
         (SWIFT, "4"),
         (f"NNODES=2 {SWIFT}", "8"),
@@ -116,9 +117,8 @@ def test_recomputation_of_ms_swift_may_be_none() -> None:
     assert Megatron().translate("run.sh", "pretrain_gpt.py --recompute-granularity none").problems
 
 
-@pytest.mark.parametrize(
-    ("word", "parallel"),
-    [("True", "on"), ("False", "off"), ("0", "off"), ("no", "off"), ("1", "on")],
+@try_each(
+    "word, parallel", [("True", "on"), ("False", "off"), ("0", "off"), ("no", "off"), ("1", "on")]
 )
 def test_switches_of_ms_swift_have_a_word_behind_them(word: str, parallel: str) -> None:
     """The parser of transformers takes any case; `False` was a stray word, and the switch on."""
@@ -142,8 +142,8 @@ def test_short_sequences_of_ms_swift_are_listed() -> None:
         assert any("batches may be shorter" in one for one in unknown) == is_listed
 
 
-@pytest.mark.parametrize(
-    ("change", "missing"),
+@try_each(
+    "change, missing",
     [
         (("--max_length", "--task_type embedding --max_length"), "heads other than that"),
         (("--tuner_type full", "--tuner_type lora"), "adapters of this tool are not read"),
@@ -257,8 +257,8 @@ def test_a_pattern_of_ignored_keys_hides_no_flag(line: str, name: str, value: st
     assert values(primus(PRIMUS.replace("lr_decay_iters: null", line)))[name] == value
 
 
-@pytest.mark.parametrize(
-    ("pattern", "every"),
+@try_each(
+    "pattern, every",
     [("[1, 0, 1, 0]", "2"), ("[1, 1, 1, 0]", "4"), ("[0, 0, 0, 0]", "1"), ("2", "2")],
 )
 def test_windows_of_primus_may_be_a_list(pattern: str, every: str) -> None:
@@ -344,8 +344,8 @@ ON_A_V = "      zero_bubble_v_schedule: true\n"
 NARROWER = "      zero_bubble_v_schedule_mem_setup: "
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
+@try_each(
+    "lines, expected",
     [
         (f"{OF_PRIMUS}zbv-formatted", {"schedule.kind": "zb_v", "schedule.chunks": "2"}),
         (f"{OF_PRIMUS}zero-bubble", {"schedule.kind": "zb_h1"}),
@@ -370,8 +370,8 @@ def test_pipelines_of_primus_are_schedules(lines: str, expected: dict[str, str])
     assert has is bool(expected)
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
+@try_each(
+    "lines, message",
     [
         (f"{OF_PRIMUS}v-half", "`v-half` is not in the language"),
         (f"{OF_FORK}{ON_A_V}", "V-Half, which trades time for memory, is not in the language"),
@@ -551,8 +551,8 @@ def test_a_model_of_primus_that_is_missing_is_a_question_or_of_the_catalogue() -
     assert not found.questions
 
 
-@pytest.mark.parametrize(
-    ("change", "missing"),
+@try_each(
+    "change, missing",
     [
         (("framework: megatron", "framework: torchtitan"), "of Primus is not read"),
         (("pre_trainer:", "post_trainer:"), "of Primus is not read"),
@@ -648,8 +648,8 @@ def test_an_optimizer_with_other_state_raises_a_question(flags: str, attribute: 
     assert attribute in {one.attribute for one in found.questions}
 
 
-@pytest.mark.parametrize(
-    ("flags", "attribute"),
+@try_each(
+    "flags, attribute",
     [
         ("--enable-zero-bubble", "schedule.kind"),
         ("--use-dualpipev", "schedule.kind"),
@@ -673,9 +673,7 @@ def test_names_that_only_contain_such_a_word_or_in_capitals_are_as_before() -> N
     assert "precision" not in {one.attribute for one in found.questions}
 
 
-@pytest.mark.parametrize(
-    "flag", ["--use-lora", "--lora-blocks 8", "--enable-galore", "--visual-model-size 2"]
-)
+@try_each("flag", ["--use-lora", "--lora-blocks 8", "--enable-galore", "--visual-model-size 2"])
 def test_a_flag_of_a_fork_for_other_training_is_rejected(flag: str) -> None:
     text = f"python pretrain_gpt.py --bf16 {small('--micro-batch-size 1')} "
     messages = " ".join(one.message for one in Megatron().translate("a.sh", text + flag).problems)
@@ -698,8 +696,8 @@ def test_an_optimizer_that_the_configuration_of_deepspeed_names_is_read() -> Non
         assert any("the optimizer is onebitadam" in one for one in reasons) is asks
 
 
-@pytest.mark.parametrize(
-    ("command", "missing"),
+@try_each(
+    "command, missing",
     [
         ("python pretrain_mamba.py {}", "Mamba layers are not in the language"),
         ("python examples/multimodal/train.py {}", "vision towers are not in the language"),
@@ -799,8 +797,8 @@ def test_flags_in_a_variable_have_the_values_of_other_variables() -> None:
     assert (values(found)["layout.tp"], values(found)["model.layers"]) == ("8", "4")
 
 
-@pytest.mark.parametrize(
-    ("deciding", "harmless"),
+@try_each(
+    "deciding, harmless",
     [
         ("--rerun-mode report_determinism_stats", "--rerun-mode validate_results"),
         ("--DDP-impl torch", "--DDP-impl local"),
@@ -830,8 +828,8 @@ def test_a_job_that_only_evaluates_is_rejected() -> None:
     assert any("trains no step" in one for one in problems(small("--skip-train")))
 
 
-@pytest.mark.parametrize(
-    ("section", "value", "is_named"),
+@try_each(
+    "section, value, is_named",
     [
         ("curriculum_learning", {"enabled": True}, True),
         ("curriculum_learning", {"enabled": False, "max_difficulty": 64}, False),
@@ -848,8 +846,8 @@ def test_keys_of_the_engine_that_decide_are_named(
     assert any(section in one.reason for one in found.unknown) == is_named
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "is_named"),
+@try_each(
+    "key, value, is_named",
     [
         ("enable_flag_gems", "true", True),
         ("embedding_weights_in_fp32", "true", True),

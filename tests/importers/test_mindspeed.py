@@ -11,6 +11,7 @@ import pytest
 from parcost import Translation
 from parcost_formats.tools.megatron import Megatron
 
+from ..rows import try_each
 from .megatron_files import figures, settings, small, values
 
 #: A model with the layers of DeepSeek-V3, in small: 13 layers and three that do nothing.
@@ -117,8 +118,8 @@ def test_a_whole_job_of_mindspeed_has_the_report_of_its_spec(tmp_path: Path) -> 
     assert numbers(found) == numbers(figures(tmp_path, LATENT_SPEC, 16, "small.par"))
 
 
-@pytest.mark.parametrize(
-    ("flags", "kinds"),
+@try_each(
+    "flags, kinds",
     [
         ("--first-k-dense-replace 0 --moe-layer-freq 1", {}),
         ("--first-k-dense-replace -1 --moe-layer-freq -1", {}),
@@ -134,8 +135,8 @@ def test_the_first_layers_have_no_experts(flags: str, kinds: dict[str, str]) -> 
     assert {name: found[name] for name in names if name in found} == kinds
 
 
-@pytest.mark.parametrize(
-    ("flags", "stages", "chunks"),
+@try_each(
+    "flags, stages, chunks",
     [
         ("--pipeline-model-parallel-size 4 --num-layer-list 1,2,3,2", "[1, 2, 3, 2]", None),
         ("--pipeline-model-parallel-size 4 --noop-layers 0,7", "[1, 2, 2, 1]", None),
@@ -213,8 +214,8 @@ def test_what_is_not_modelled_is_named() -> None:
     assert "--mla-fa-without-pad" in padded["--multi-head-latent-attention"]
 
 
-@pytest.mark.parametrize(
-    ("flags", "key", "reason"),
+@try_each(
+    "flags, key, reason",
     [
         ("--enable-high-availability", "--enable-high-availability", "kept twice"),
         ("--enable-high-availability --distributed-optimizer-no-replica", "", ""),
@@ -257,8 +258,8 @@ def test_one_flag_that_forks_share_does_not_make_a_script_of_mindspeed(flag: str
     assert named_gaps(found).keys() == {flag.partition(" ")[0]}
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
+@try_each(
+    "flags, message",
     [
         (f"--num-layers 8 --num-experts 8 --first-k-dense-replace {'1' * 5000}", "a whole number"),
         ("--num-layers 999999999 --num-experts 8 --first-k-dense-replace 3", "at most 100,000"),
@@ -277,8 +278,8 @@ def test_numbers_too_large_are_reported_at_once(flags: str, message: str) -> Non
     assert time.process_time() - start < 2  # seconds
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
+@try_each(
+    "flags, message",
     [
         ("--lora-target-modules linear_qkv", "adapters of this tool are not read"),
         ("--stage dpo", "preference training"),
@@ -312,8 +313,8 @@ def test_a_model_of_pai_megatron_patch_comes_from_another_file(tmp_path: Path) -
     assert numbers(found) == numbers(figures(tmp_path, PAI_SPEC, 8, "pai.par"))
 
 
-@pytest.mark.parametrize(
-    ("deciding", "harmless"),
+@try_each(
+    "deciding, harmless",
     [
         ("--optimizer-selection fused_ema_adamw", "--optimizer-selection fused_torch_adamw"),
         ("--sparse-mode 4", "--sparse-mode 2"),

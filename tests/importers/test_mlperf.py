@@ -7,6 +7,7 @@ import pytest
 from parcost import ImportFile, Translation
 from parcost_formats.tools.mlperf import MlPerf
 
+from ..rows import try_each
 from .translations import assumptions, names, settings, uses
 
 JOB = """\
@@ -93,8 +94,8 @@ def test_what_missing_files_set_raises_questions() -> None:
     assert asked[:2] == ["model", "training.sequence"]
 
 
-@pytest.mark.parametrize(
-    ("line", "answer"),
+@try_each(
+    "line, answer",
     [
         ("export FP8=True FP8_RECIPE=delayed\n", "fp8_delayed"),
         ("export FP8=True FP8_RECIPE=delayed FP8_PARAM_GATHER=True\n", "fp8_delayed_nemo"),
@@ -165,8 +166,8 @@ def test_the_size_of_a_common_file_names_a_benchmark_with_experts() -> None:
     assert asked == ["model", "training.sequence", "layout.zero", "precision", "training.recompute"]
 
 
-@pytest.mark.parametrize(
-    ("line", "attribute", "value"),
+@try_each(
+    "line, attribute, value",
     [
         ("OVERWRITTEN_NUM_LAYERS=12", "model.layers", "12"),
         ("ENCODER_SEQ_LENGTH=4096", "training.sequence", "4096"),
@@ -217,8 +218,8 @@ def test_graphs_that_are_off_capture_nothing(line: str) -> None:
     assert "kernels.cuda_graphs" not in settings(found)
 
 
-@pytest.mark.parametrize(
-    ("line", "is_listed", "is_known"),
+@try_each(
+    "line, is_listed, is_known",
     [
         ("FIRST_LAST_LAYERS_BF16=True", True, True),
         ("FIRST_LAST_LAYERS_BF16=False", False, True),

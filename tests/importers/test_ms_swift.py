@@ -11,6 +11,7 @@ import pytest
 from parcost import ImportFile
 from parcost.contract.importers import PLAIN
 
+from ..rows import try_each
 from .finetuning_files import SWIFT, importer_of, read, read_file
 from .translations import settings
 
@@ -96,8 +97,8 @@ def test_a_command_of_ms_swift_2_is_read() -> None:
     assert tuple(found[one] for one in keys) == expected
 
 
-@pytest.mark.parametrize(
-    ("values", "flag", "is_one"),
+@try_each(
+    "values, flag, is_one",
     [
         ("1e-5 2e-5", "--learning_rate", True),
         ("1 2", "--seed", True),

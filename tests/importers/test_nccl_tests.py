@@ -13,6 +13,7 @@ import pytest
 import parcost
 from parcost_formats.tools.nccl_tests import CollectiveLog
 
+from ..rows import try_each
 from .translations import names, problems, settings
 
 IMPORTER = CollectiveLog()
@@ -95,8 +96,8 @@ def test_large_messages_have_the_start_up_time_of_the_maker_of_the_device() -> N
     assert settings(IMPORTER.translate("a.log", text))["fabric.node.latency"] == "2.1 us"
 
 
-@pytest.mark.parametrize(
-    ("name", "rounds", "share"),
+@try_each(
+    "name, rounds, share",
     [
         ("all_gather", 3, 4),
         ("reduce_scatter", 3, 4),
@@ -122,7 +123,7 @@ ROWS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dialect", ROWS)
+@try_each("dialect", ROWS)
 def test_every_dialect_is_read(dialect: str) -> None:
     text = "# Collective test starting: all_reduce_perf\n" + ranks(2) + "NCCL version 2.14.3\n"
     for size, micro in ((2**20, 50.0), (2**21, 90.0)):
@@ -165,8 +166,8 @@ def test_sizes_that_stand_twice_have_the_mean_of_their_times() -> None:
     assert points(found) == [(2**17, pytest.approx(100e-6 / 14))]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@try_each(
+    "text, message",
     [
         (log(ONE_NODE, 8, 1, 0.875), "fits `all_gather`, `reduce_scatter`, `all_to_all`"),
         (log(ONE_NODE, 2, 1, 1.0), "fits `all_reduce`, `broadcast`"),
@@ -251,7 +252,7 @@ def test_wrong_elements_are_an_error() -> None:
     assert problem.message == "9 elements are wrong at 8388608 B: the collective failed there"
 
 
-@pytest.mark.parametrize(
+@try_each(
     "tag",
     ["[0]", "[0] ", "0: ", "12: ", "[1,0]<stdout>:", "2026-01-05T10:00:00.123Z ", "worker-0: "],
 )
@@ -263,7 +264,7 @@ def test_a_tag_of_a_launcher_changes_nothing(tag: str) -> None:
     )
 
 
-@pytest.mark.parametrize("column", [0, 5, 6, 7, 8])
+@try_each("column", [0, 5, 6, 7, 8])
 def test_a_number_of_five_thousand_digits_is_an_error(column: int) -> None:
     words = rows(ONE_NODE[:1], 1.75).split()
     words[column] = "9" * 5000

@@ -13,6 +13,7 @@ from parcost_formats.tools.megatron import Megatron
 from parcost_formats.tools.nanotron import Nanotron
 from parcost_formats.tools.nemo import NeMo
 
+from ..rows import try_each
 from .translations import assumptions, names, problems, settings, uses
 
 NEMO_1 = """\
@@ -134,8 +135,8 @@ _TIMING = "nemo.utils.exp_manager.TimingCallback"
 _OVERLAPS = "nemo.lightning.pytorch.callbacks.megatron_comm_overlap.MegatronCommOverlapCallback"
 
 
-@pytest.mark.parametrize(
-    ("base", "old", "new", "transfers"),
+@try_each(
+    "base, old, new, transfers",
     [
         (NEMO_1, "", "", "blocking"),  # the default of its code
         (NEMO_1, "sequence_parallel: True", "overlap_p2p_comm: True", "overlapped"),
@@ -153,8 +154,8 @@ def test_messages_of_a_pipeline_of_nemo_wait_unless_overlapped(
     assert settings(nemo(text)).get("schedule.transfers") == transfers
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "rule"),
+@try_each(
+    "old, new, rule",
     [
         ("", "", None),  # 32 layers, 2 x 4 stages
         ("num_layers: 32", "num_layers: 30", "even"),
@@ -177,8 +178,8 @@ def test_a_callback_of_nemo_2_replaces_what_its_model_says_of_messages() -> None
     assert "schedule.transfers" not in settings(nemo(text.replace(_TIMING, _OVERLAPS)))
 
 
-@pytest.mark.parametrize(
-    ("base", "old", "new", "loss"),
+@try_each(
+    "base, old, new, loss",
     [
         (NEMO_1, "", "", "softmax"),
         (NEMO_2, "", "", "gradient"),
@@ -250,8 +251,8 @@ def test_nemo_1_is_read() -> None:
     assert not found.missing
 
 
-@pytest.mark.parametrize(
-    ("key", "deciding", "harmless"),
+@try_each(
+    "key, deciding, harmless",
     [
         ("model.fp32_residual_connection", "True", "False"),
         ("model.fp16_lm_cross_entropy", "True", "False"),
@@ -283,8 +284,8 @@ def test_a_key_of_nemo_1_that_decides_is_listed(key: str, deciding: str, harmles
         assert (key in names(nemo(text).missing)) == is_listed
 
 
-@pytest.mark.parametrize(
-    ("key", "deciding", "harmless"),
+@try_each(
+    "key, deciding, harmless",
     [
         ("optimizer", "sgd", "adam"),
         ("main_grads_dtype", "torch.bfloat16", "torch.float32"),
@@ -381,8 +382,8 @@ def test_what_nemo_1_leaves_out_has_its_defaults() -> None:
     assert names(found.missing) == {"the vocabulary"}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "recipe"),
+@try_each(
+    "old, new, recipe",
     [
         ("amp_O2: True", "amp_O2: False", "bf16_fsdp"),
         ("precision: bf16", "precision: 16-mixed", "fp16"),
@@ -497,8 +498,8 @@ def test_what_the_command_line_gives_is_listed() -> None:
     assert "training.micro_batch" not in settings(found)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
+@try_each(
+    "old, new, message",
     [
         ("micro_batch_size: 1", "micro_batch_size: ${oc.env:MBS}", "a whole number"),
         ("num_layers: 32", "num_layers: ${model.num_layers}", "a whole number"),
@@ -733,8 +734,8 @@ def one_recipe():
 """
 
 
-@pytest.mark.parametrize(
-    ("call", "expected"),
+@try_each(
+    "call, expected",
     [
         (
             "llm.llama3_8b.pretrain_recipe(num_nodes=2)",
@@ -780,8 +781,8 @@ def test_a_file_that_starts_its_recipe_is_read_with_what_it_changes(start: str) 
     assert "cluster.devices" not in {**settings(asked), **assumptions(asked)}  # nor 1 node
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@try_each(
+    "call, message",
     [
         ("llm.llama3_8b.finetune_recipe()", "adapters of this tool are not read"),
         ("llm.llama3_8b.pretrain_recipe(pace=3)", "the settings of `pace` of"),
@@ -830,8 +831,8 @@ def test_arguments_of_a_performance_script_raise_questions() -> None:
     assert wanted <= asked
 
 
-@pytest.mark.parametrize(
-    ("keys", "kernel"),
+@try_each(
+    "keys, kernel",
     [
         ("transformer_engine: False", "unfused"),
         ("transformer_engine: False, use_flash_attention: True", None),
@@ -918,8 +919,8 @@ def test_a_configuration_beside_a_command_of_nemo_1_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("word", "attribute"),
+@try_each(
+    "word, attribute",
     [
         ("model.fp8=$FP8", "precision"),
         ("model.tensor_model_parallel_size=$TP", "layout.tp"),

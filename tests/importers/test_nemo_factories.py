@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from parcost import ImportFile, ImportOptions, Translation
 from parcost_formats.tools.nemo import NeMo
 
+from ..rows import try_each
 from .translations import settings, uses
 
 FACTORIES = """\
@@ -53,8 +52,8 @@ def test_a_function_that_a_recipe_names_is_called() -> None:
     assert not found.questions
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "asked"),
+@try_each(
+    "old, new, asked",
     [
         ("trainer=trainer", "trainer=batches", "layout.tp"),
         ("data=data", "data=batches", "training.sequence"),
@@ -79,7 +78,7 @@ def test_adapters_of_another_file_are_rejected() -> None:
     assert "adapters" in problem.message
 
 
-@pytest.mark.parametrize("value", ["1j", "[1]", "None", "b'1'", "..."])
+@try_each("value", ["1j", "[1]", "None", "b'1'", "..."])
 def test_a_micro_batch_that_is_no_number_raises_a_question(value: str) -> None:
     text = (
         "from nemo.collections import llm\n\ndef recipe():\n"

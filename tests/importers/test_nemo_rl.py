@@ -7,6 +7,7 @@ import pytest
 from parcost import ImportFile
 from parcost.contract.importers import PLAIN
 
+from ..rows import try_each
 from .finetuning_files import importer_of
 from .translations import assumptions, settings, uses
 
@@ -113,8 +114,8 @@ def test_fine_tuning_of_nemo_rl_on_megatron_starts_from_its_configuration() -> N
     assert "`my/sft.yaml`, which is not beside the file" in problem.message
 
 
-@pytest.mark.parametrize(
-    ("name", "is_read"),
+@try_each(
+    "name, is_read",
     [
         *(("examples/configs/sft.yaml", True), ("/opt/nemo-rl/examples/configs/sft.yaml", True)),
         *(("my/sft.yaml", False), ("sft.yaml", False), ("my_examples/configs/sft.yaml", False)),

@@ -7,6 +7,7 @@ import pytest
 from parcost_formats.tools.olmo import Olmo
 from parcost_formats.tools.unread_tools import UnreadTools
 
+from ..rows import try_each
 from .translations import assumptions, settings, uses
 
 JOB = """\
@@ -79,8 +80,8 @@ def test_attention_of_pytorch_copies_keys_and_values() -> None:
     assert "frameworks.pytorch_fsdp" in uses(found)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "path", "value"),
+@try_each(
+    "old, new, path, value",
     [
         ("  rope: true\n", "", "model.positions", "2048"),
         ("rope: true", "alibi: true", "model.alibi", "on"),
@@ -106,8 +107,8 @@ def test_other_values_set_attributes(old: str, new: str, path: str, value: str) 
     assert settings(Olmo().translate("run.yaml", JOB.replace(old, new)))[path] == value
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "attribute"),
+@try_each(
+    "old, new, attribute",
     [
         ("name: adamw", "name: lionw", "precision"),
         ("precision: amp_bf16", "dry_run: true", "precision"),

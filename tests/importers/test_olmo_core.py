@@ -11,6 +11,7 @@ from parcost_formats.tools.collector import digits
 from parcost_formats.tools.olmo_core import OlmoCore
 from parcost_formats.tools.python_values import UnreadError, static_value
 
+from ..rows import try_each
 from .translations import assumptions, problems, settings, uses
 
 JOB = """\
@@ -79,8 +80,8 @@ def test_batches_of_tokens_are_sequences() -> None:
     assert not found.unknown
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "name", "value"),
+@try_each(
+    "old, new, name, value",
     [
         (DATA, "name=DataParallelType.hsdp, shard_degree=16", "sharding.shard", "16"),
         (DATA, "name=DataParallelType.ddp", "layout.zero", "0"),
@@ -106,8 +107,8 @@ def test_arguments_set_attributes(old: str, new: str, name: str, value: str) -> 
     assert settings(OlmoCore().translate("train.py", JOB.replace(old, new)))[name] == value
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "attribute"),
+@try_each(
+    "old, new, attribute",
     [
         (DATA, "name=DataParallelType.hsdp", "sharding.shard"),
         ("SkipStepAdamWConfig(", "LionConfig(", "precision"),
@@ -164,8 +165,8 @@ def window(pattern: str, more: str = "") -> str:
     return f"block.attention.sliding_window = SlidingWindowAttentionConfig(pattern={pattern}{more})"
 
 
-@pytest.mark.parametrize(
-    ("statement", "attributes"),
+@try_each(
+    "statement, attributes",
     [
         ("block.attention.n_kv_heads = 8", {"model.kv_heads": "8"}),
         ("block.sequence_mixer.n_kv_heads = 8", {"model.kv_heads": "8"}),
@@ -216,7 +217,7 @@ def test_a_window_that_a_statement_takes_away_is_none() -> None:
     assert settings(OlmoCore().translate("train.py", text))["model.window"] == "0"
 
 
-@pytest.mark.parametrize(
+@try_each(
     "statement",
     [
         window("[512, 1024, -1]"),
@@ -300,8 +301,8 @@ def build(context: CliContext) -> ExperimentConfig:
 WHY = "OLMo-core 2.3: configure_train_module of the cookbook"
 
 
-@pytest.mark.parametrize(
-    ("more", "asked", "stated"),
+@try_each(
+    "more, asked, stated",
     [
         ("activation_memory_budget=0.5,", {"layout.zero", "training.recompute"}, {}),
         (
@@ -448,8 +449,8 @@ def test_what_main_is_not_given_is_assumed(
     assert why.get("model.vocabulary") == vocabulary
 
 
-@pytest.mark.parametrize(
-    ("size", "micro_batch"),
+@try_each(
+    "size, micro_batch",
     [
         *(("2 * L", "2"), ("L * 2", "2"), ("L + L", "2"), ("3 * L - L", "2"), ("8 * L // 4", "2")),
         *(
@@ -505,8 +506,8 @@ def questions_of(text: str) -> dict[str, tuple[str, ...]]:
     return {one.attribute: tuple(one.answers) for one in found.questions}
 
 
-@pytest.mark.parametrize(
-    ("new", "missing"),
+@try_each(
+    "new, missing",
     [
         ("optim=SkipStepAdamWConfig(lr=3e-4, dtype=DType.float32),", []),
         ("optim=SkipStepAdamWConfig(lr=3e-4, dtype=DType.bfloat16),", ["train_module.optim.dtype"]),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from parcost import ImportFile, Translation
 from parcost_formats.tools.megatron import Megatron
 from parcost_formats.tools.torchtitan import Torchtitan
 
+from ..rows import try_each
 from .torchtitan_files import TOML, read
 from .translations import assumptions
 from .translations import settings as texts
@@ -86,8 +85,8 @@ SIZES = "training: {global_batch_size: 512, seq_len: 1024, local_batch_size: 7}\
 FULL = f"activation_checkpoint: {{mode: full}}\n{SIZES}"
 
 
-@pytest.mark.parametrize(
-    ("config", "recompute", "mode"),
+@try_each(
+    "config, recompute, mode",
     [
         (FULL, "full", "eager"),  # torchtitan compiles nothing, unless a file says so
         (f"extends: [pre_trainer.yaml]\n{FULL}", "full", "compiled"),
@@ -119,15 +118,14 @@ def test_an_included_section_is_replaced_and_an_extended_one_merged() -> None:
     assert [one.get("kernels.mode", "eager") for one in found] == ["eager", "compiled"]
 
 
-@pytest.mark.parametrize(
-    ("config", "why"),
+@try_each(
+    "config, why",
     [
         ("", "the file `mine.yaml` is not beside the job"),
         ("training: [\n", "line 2 of `mine.yaml` is not read"),
         ("includes: [../other.yaml]\n", "the file `other.yaml` is not beside the job"),
         ("includes: [mine.yaml]\n", "the file `mine.yaml` includes itself"),
     ],
-    ids=["absent", "no YAML", "includes an absent file", "includes itself"],
 )
 def test_a_configuration_of_a_module_that_is_not_read_is_an_error(config: str, why: str) -> None:
     (problem,) = of_config(config).problems
@@ -145,8 +143,8 @@ def test_a_key_beside_the_overrides_is_an_error() -> None:
     assert [one.name for one in of_primus(f"{PRIMUS}group: a\n").unknown] == ["group"]
 
 
-@pytest.mark.parametrize(
-    ("section", "harmless", "deciding"),
+@try_each(
+    "section, harmless, deciding",
     [
         ("compile", 'backend = "inductor"', 'backend = "aot_eager"'),
         ("float8", "emulate = false", "emulate = true"),

@@ -15,6 +15,8 @@ from parcost_apps.testing.renaming import renamings, silent_answers, strange_val
 from parcost_formats.imports.translation import translate
 from parcost_formats.tools.keys import keys_of, releases
 
+from ..rows import try_each
+
 Run = Callable[..., Any]
 
 FILES = {
@@ -223,8 +225,8 @@ def test_no_spoiled_file_is_answered_in_silence(tool: str, spoil: Callable[..., 
     assert [(one.path, one.written) for one in found] == []
 
 
-@pytest.mark.parametrize(
-    ("tool", "old", "new", "answer"),
+@try_each(
+    "tool, old, new, answer",
     [
         ("megatron", "--use-distributed-opt", "--use-distribuetd-opt", "--set layout.zero=1"),
         ("torchtitan", "tensor_parallel_degree", "tensor_parallel_dgree", "--set layout.tp=2"),
@@ -298,8 +300,8 @@ def test_an_abbreviation_is_a_misspelled_key() -> None:
     assert text[question.start :].startswith("lora_rank")
 
 
-@pytest.mark.parametrize(
-    ("tool", "count", "names"),
+@try_each(
+    "tool, count, names",
     [
         ("torchtitan", 2, ["parallelism.tensor_parallel_degree", "training.batch_size"]),
         ("trainer", 2, ["gradient_checkpointing", "per_device_train_batch_size"]),

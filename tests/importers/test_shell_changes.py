@@ -9,6 +9,7 @@ import pytest
 from parcost_formats.tools.megatron import Megatron
 from parcost_formats.tools.shell.scripts import read_script
 
+from ..rows import try_each
 from .bash_scripts import BASH, value_of_bash
 from .megatron_files import settings, small, translate
 
@@ -71,7 +72,7 @@ def test_a_value_that_follows_from_constants_is_that_of_bash(line: str, tmp_path
     assert _read(line) == (value_of_bash(f"TP=4\n{line}\n", "TP", tmp_path), "")
 
 
-@pytest.mark.parametrize("line", UNREAD)
+@try_each("line", UNREAD)
 def test_a_change_that_is_not_followed_leaves_the_variable_unread(line: str) -> None:
     _, why = _read(line)
     assert why
@@ -83,8 +84,8 @@ def test_a_value_that_is_not_read_is_listed_with_its_reason() -> None:
     assert "`TP` is changed by `read`" in str([*found.unknown, *found.questions])
 
 
-@pytest.mark.parametrize(
-    ("line", "value"),
+@try_each(
+    "line, value",
     [
         ("source venv/bin/activate", "4"),
         (". other.sh\nTP=8", "8"),

@@ -11,6 +11,8 @@ from parcost_formats.tools.shell.scripts import ScriptCall, read_script
 from parcost_formats.tools.shell.values import ShellField
 from parcost_formats.tools.shell.words import ShellTextError
 
+from ..rows import try_each
+
 FP8 = """
 A=(--bf16)
 if [ "$DTYPE" = fp8 ]; then
@@ -63,8 +65,8 @@ def test_an_answer_decides(dtype: str, words: str) -> None:
     assert (texts(found.words), found.conditional) == (words, [])
 
 
-@pytest.mark.parametrize(
-    ("script", "answers"),
+@try_each(
+    "script, answers",
     [
         ('if [ -n "$X" ]; then T=2; else T=4; fi', ("--set-env X=1", "--set-env X=")),
         ('[[ -z "$X" ]] && T=2 || T=4', ("--set-env X=1", "--set-env X=")),
@@ -77,18 +79,20 @@ def test_an_answer_decides(dtype: str, words: str) -> None:
         ("T=$NODES", ("--set-env NODES=VALUE",)),
         ("T=$((NODES * 8))", ("--set-env NODES=VALUE",)),
         ("X=$Y; if [ $X = 1 ]; then T=2; else T=4; fi", ("--set-env X=1", "--set-env X=")),
-        ('if [ "$Z" ]; then X=1; else X=2; fi; if [ $X = 1 ]; then T=2; else T=3; fi',
-         ("--set-env Z=1", "--set-env Z=")),
+        (
+            'if [ "$Z" ]; then X=1; else X=2; fi; if [ $X = 1 ]; then T=2; else T=3; fi',
+            ("--set-env Z=1", "--set-env Z="),
+        ),
     ],
-)  # fmt: skip
+)
 def test_answers_are_the_values_of_the_tests(script: str, answers: tuple[str, ...]) -> None:
     found = call(f"{script}\npython a.py --tp $T")
     assert found.words[-1].unread
     assert found.words[-1].answers == answers
 
 
-@pytest.mark.parametrize(
-    ("script", "value", "assumption"),
+@try_each(
+    "script, value, assumption",
     [
         ("T=${N:-4}", "4", "`N` is not set in the file: its default there"),
         ("T=${2:-4}", "4", "argument 2 of the script is not known: its default"),
@@ -96,11 +100,14 @@ def test_answers_are_the_values_of_the_tests(script: str, answers: tuple[str, ..
         ("N=${N:-4}; if [ $N -gt 2 ]; then T=8; else T=1; fi", "8", "`N` is not set in the file"),
         ('[ -z "$T" ] && T=4', "4", "`T` is not set in the file: its default there"),
         ("if [ -z ${N} ]; then N=4; fi; T=$((N*2))", "8", "`N` is not set in the file"),
-        ("T=4; while [ $# -gt 0 ]; do case $1 in --t) T=$2; shift;; esac; shift; done", "4",
-         "without arguments of the script"),
+        (
+            "T=4; while [ $# -gt 0 ]; do case $1 in --t) T=$2; shift;; esac; shift; done",
+            "4",
+            "without arguments of the script",
+        ),
         ('T=4; for a in "$@"; do export "$a"; done', "4", "without arguments of the script"),
     ],
-)  # fmt: skip
+)
 def test_a_default_of_the_script_is_assumed(script: str, value: str, assumption: str) -> None:
     word = call(f"{script}\npython a.py --tp $T").words[-1]
     assert (word.text, word.unread) == (value, "")
@@ -158,33 +165,73 @@ def test_a_neighbor_is_sourced_and_a_missing_one_is_named() -> None:
     assert "`. ./models/x.sh` in line 3 may set it" in found.words[4].unread
 
 
-@pytest.mark.parametrize(
-    ("script", "kind", "name", "launcher", "arguments"),
+@try_each(
+    "script, kind, name, launcher, arguments",
     [
-        ("python3 -m verl.trainer.main_ppo a.b=1 +c=2", "module", "verl.trainer.main_ppo",
-         "python3 -m", "a.b=1 +c=2"),
-        ("deepspeed --module openrlhf.cli.train_ppo_ray --lr 1", "module",
-         "openrlhf.cli.train_ppo_ray", "deepspeed --module", "--lr 1"),
-        ("ray job submit --address=x -- python3 train.py --tp 4", "script", "train.py",
-         "ray job submit --address=x -- python3", "--tp 4"),
-        ("accelerate launch --config_file c.yaml -m trl.sft --lr 1", "module", "trl.sft",
-         "accelerate launch --config_file c.yaml -m", "--lr 1"),
+        (
+            "python3 -m verl.trainer.main_ppo a.b=1 +c=2",
+            "module",
+            "verl.trainer.main_ppo",
+            "python3 -m",
+            "a.b=1 +c=2",
+        ),
+        (
+            "deepspeed --module openrlhf.cli.train_ppo_ray --lr 1",
+            "module",
+            "openrlhf.cli.train_ppo_ray",
+            "deepspeed --module",
+            "--lr 1",
+        ),
+        (
+            "ray job submit --address=x -- python3 train.py --tp 4",
+            "script",
+            "train.py",
+            "ray job submit --address=x -- python3",
+            "--tp 4",
+        ),
+        (
+            "accelerate launch --config_file c.yaml -m trl.sft --lr 1",
+            "module",
+            "trl.sft",
+            "accelerate launch --config_file c.yaml -m",
+            "--lr 1",
+        ),
         ("NPROC_PER_NODE=2 swift sft --model m", "command", "swift sft", "", "--model m"),
         ("llamafactory-cli train x.yaml", "command", "llamafactory-cli train", "", "x.yaml"),
-        ("tune run --nproc_per_node 8 full_finetune_distributed --config c a=1", "command",
-         "full_finetune_distributed", "tune run --nproc_per_node 8", "--config c a=1"),
-        ("python -m torch.distributed.run --nproc-per-node 8 -m pkg.mod --x", "module", "pkg.mod",
-         "python -m torch.distributed.run --nproc-per-node 8 -m", "--x"),
-        ("srun -N 2 bash -c 'nohup torchrun --nnodes 2 dir/t.py --x 1 > log 2>&1 &'", "script",
-         "dir/t.py", "srun -N 2 torchrun --nnodes 2", "--x 1"),
+        (
+            "tune run --nproc_per_node 8 full_finetune_distributed --config c a=1",
+            "command",
+            "full_finetune_distributed",
+            "tune run --nproc_per_node 8",
+            "--config c a=1",
+        ),
+        (
+            "python -m torch.distributed.run --nproc-per-node 8 -m pkg.mod --x",
+            "module",
+            "pkg.mod",
+            "python -m torch.distributed.run --nproc-per-node 8 -m",
+            "--x",
+        ),
+        (
+            "srun -N 2 bash -c 'nohup torchrun --nnodes 2 dir/t.py --x 1 > log 2>&1 &'",
+            "script",
+            "dir/t.py",
+            "srun -N 2 torchrun --nnodes 2",
+            "--x 1",
+        ),
         ('ssh host "cd x && torchrun t.py --x"', "script", "t.py", "torchrun", "--x"),
         ("sbatch -N 2 --wrap='python t.py --x'", "script", "t.py", "python", "--x"),
         ("sbatch <<E\n#SBATCH -N 2\npython t.py --x\nE\n", "script", "t.py", "python", "--x"),
-        ("cat > run.sh <<'E'\npython t.py --x $1\nE\nbash run.sh 5", "script", "t.py", "python",
-         "--x 5"),
+        (
+            "cat > run.sh <<'E'\npython t.py --x $1\nE\nbash run.sh 5",
+            "script",
+            "t.py",
+            "python",
+            "--x 5",
+        ),
         ('C="python t.py\n --x 1"\necho $C\neval $C', "script", "t.py", "python", "--x 1"),
     ],
-)  # fmt: skip
+)
 def test_the_launched_program(
     script: str, kind: str, name: str, launcher: str, arguments: str
 ) -> None:

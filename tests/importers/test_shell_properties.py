@@ -10,7 +10,7 @@ import pytest
 
 from parcost_formats.tools.shell.scripts import read_script
 
-from ..rows import mark_most
+from ..rows import mark_most, try_each
 from .bash_scripts import BASH, words_of_bash
 
 pytestmark = pytest.mark.skipif(BASH is None, reason="there is no bash")
@@ -97,7 +97,7 @@ def _words(script: str, environment: dict[str, str]) -> tuple[list[str], bool]:
     return [word.text for word in certain], complete
 
 
-@pytest.mark.parametrize("seed", range(25))
+@try_each("seed", range(25))
 def test_a_constant_script_has_the_words_of_bash(seed: int) -> None:
     script = _ScriptWriter(seed, constant=True).script()
     (expected,) = words_of_bash(script)

@@ -9,6 +9,7 @@ import pytest
 
 from parcost_formats.tools.shell.scripts import read_script
 
+from ..rows import try_each
 from .bash_scripts import BASH, words_of_bash, words_read
 
 pytestmark = pytest.mark.skipif(BASH is None, reason="there is no bash")
@@ -84,7 +85,7 @@ SCRIPTS = [
 ]
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@try_each("script", SCRIPTS)
 def test_words_are_those_of_bash(script: str) -> None:
     expected = words_of_bash(script)
     assert expected
@@ -122,8 +123,8 @@ def test_variables_ahead_of_a_command_are_those_of_the_script_that_it_starts(
     assert [word.text for word in found.commands[0].words[1:]] == words
 
 
-@pytest.mark.parametrize(
-    ("script", "unread"),
+@try_each(
+    "script, unread",
     [
         ("A=$A; show $A", "`A` is not set in the file"),
         ('export A="${A}"; show $A', "`A` is not set in the file"),
@@ -176,7 +177,7 @@ def test_an_unknown_place_in_an_array_names_its_variable() -> None:
     assert "(" not in unread
 
 
-@pytest.mark.parametrize(
+@try_each(
     "command",
     [
         "nvidia-smi -L | wc -l",

@@ -15,6 +15,7 @@ from parcost import ImportFile, ImportOptions, Translation
 from parcost_formats.tools.torchtitan import Torchtitan
 from parcost_formats.tools.torchtitan.toml_text import TomlTextError, read_toml
 
+from ..rows import try_each
 from .megatron_files import reasons, settings, values
 from .torchtitan_files import TOML, read
 from .translations import settings as texts
@@ -117,8 +118,8 @@ def test_the_model_has_its_published_parameters(name: str, text: str, tmp_path: 
     assert study.evaluate().result.figure("parameters") == 70_553_706_496
 
 
-@pytest.mark.parametrize(
-    ("family", "flavor", "entry"),
+@try_each(
+    "family, flavor, entry",
     [
         ("llama3", "405B", "llama31_405b"),
         ("llama3", "8B_flex", "llama3_8b"),
@@ -139,8 +140,8 @@ def test_flavors(family: str, flavor: str, entry: str) -> None:
     assert values(read(source, "config.py"))["training.model"] == entry
 
 
-@pytest.mark.parametrize(
-    ("lines", "attributes"),
+@try_each(
+    "lines, attributes",
     [
         ("", {"layout.zero": "3", "layout.tp": "1"}),
         ("data_parallel_shard_degree = 1", {"layout.zero": "0"}),
@@ -179,8 +180,8 @@ def test_experts_need_a_model_with_experts() -> None:
     assert values(mixed)["layout.etp"] == "1"
 
 
-@pytest.mark.parametrize(
-    ("lines", "attributes"),
+@try_each(
+    "lines, attributes",
     [
         ("", {"schedule.kind": "one_f_one_b"}),
         ('pipeline_parallel_schedule = "GPipe"', {"schedule.kind": "gpipe"}),
@@ -228,8 +229,8 @@ def test_tokens_of_a_pipeline_are_those_of_a_micro_batch() -> None:
     assert found["kernels.cuda_graphs"] == "none"
 
 
-@pytest.mark.parametrize(
-    ("lines", "attributes"),
+@try_each(
+    "lines, attributes",
     [
         ('mode = "none"', {"training.recompute": "none"}),
         ('mode = "full"', {"training.recompute": "full"}),
@@ -290,8 +291,8 @@ def test_recomputation_stops_early_as_in_its_release(
     assert (outputs[0] == outputs[1]) == early
 
 
-@pytest.mark.parametrize(
-    ("sections", "attributes"),
+@try_each(
+    "sections, attributes",
     [
         ({"training": 'dtype = "bfloat16"'}, {"precision.reduction": "4 B"}),
         ({"training": 'mixed_precision_param = "float32"'}, {"training.precision": "fp32"}),
@@ -499,8 +500,8 @@ def test_code_of_a_configuration_is_listed_and_not_run(tmp_path: Path) -> None:
     assert "is not read" in settings(found)["layout.tp"].assumption
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@try_each(
+    "text, message",
     [
         ("[model", "not TOML"),
         ("a = 1\na = 2", "not TOML"),
@@ -539,8 +540,8 @@ def test_what_is_wrong_with_toml_is_an_error(text: str, message: str) -> None:
     assert message in found[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@try_each(
+    "text, message",
     [
         ("def a(:", "not Python"),
         ("x = 1", "no function that returns a Trainer.Config"),
@@ -588,8 +589,8 @@ def questions(found: Translation) -> dict[str, str]:
     return {one.attribute: one.reason for one in found.questions}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@try_each(
+    "text, message",
     [
         (toml(model='name = "llama3"\nflavor = "9B"'), "`9B` of llama3 is not in parcost's table"),
         (toml(model='name = "llama3"\nflavor = "debugmodel"'), "is not in parcost's table"),
@@ -843,8 +844,8 @@ def job() -> Trainer.Config:
 """
 
 
-@pytest.mark.parametrize(
-    ("change", "path", "value"),
+@try_each(
+    "change, path, value",
     [
         ("widen(config, 8)", "layout.tp", "8"),
         ("widen(config, degree=4)", "layout.tp", "4"),
@@ -876,8 +877,8 @@ def test_sections_that_functions_of_the_file_make_are_followed() -> None:
     assert found["cluster.devices"] == "32"  # 8 shards x 2 x 2
 
 
-@pytest.mark.parametrize(
-    ("change", "attribute"),
+@try_each(
+    "change, attribute",
     [
         ("if fast():\n        config.training = TrainingConfig(seq_len=4096)", "training.sequence"),
         ("if fast():\n        config.model_spec = model_registry('70B')", "model"),
@@ -955,8 +956,8 @@ def test_a_configuration_of_the_library_that_is_not_known_is_an_error() -> None:
     assert "`llama3_3b` makes the configuration and is defined in another file" in problem.message
 
 
-@pytest.mark.parametrize(
-    ("name", "asks"),
+@try_each(
+    "name, asks",
     [
         ("models/qwen3/config_registry.py", False),
         ("qwen3_4b.py", False),

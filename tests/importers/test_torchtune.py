@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from parcost import ImportFile
 from parcost.contract.importers import PLAIN
 
+from ..rows import try_each
 from .finetuning_files import TORCHTUNE, importer_of, read, read_file
 from .translations import assumptions, settings, uses
 
@@ -69,8 +68,8 @@ def test_a_degree_of_experts_that_torchtune_lacks_raises_a_question_of_its_attri
     assert (question.attribute, question.answers) == ("layout.ep", ("--set layout.ep=1",))
 
 
-@pytest.mark.parametrize(
-    ("lines", "kept"),
+@try_each(
+    "lines, kept",
     [
         ("ac_mode: selective\nac_option: 2\n", {"recompute": "full", "every": "2", "first": "1"}),
         ("ac_mode: selective\nac_option: op\n", {"recompute": "full", "alternate": "on"}),

@@ -12,6 +12,7 @@ from attrs import evolve
 from parcost import ImportFile
 from parcost.contract.importers import PLAIN
 
+from ..rows import try_each
 from .finetuning_files import (
     BATCHES,
     DEEPSPEED,
@@ -63,8 +64,8 @@ def test_a_file_of_deepspeed_beside_the_job_is_read() -> None:
     assert "`conf/z3.json`, which is not beside the file" in asked.reason
 
 
-@pytest.mark.parametrize(
-    ("more", "asked"),
+@try_each(
+    "more, asked",
     [
         ("--deepspeed ds.json", {"layout.zero", "precision"}),
         ("--deepspeed", {"layout.zero", "precision"}),
@@ -141,8 +142,8 @@ def test_batches_of_a_file_of_deepspeed_have_to_agree_with_the_trainer() -> None
 EACH_BATCH = "accelerator_config: {gradient_accumulation_kwargs: {sync_each_batch: true}}"
 
 
-@pytest.mark.parametrize(
-    ("lines", "accumulate"),
+@try_each(
+    "lines, accumulate",
     [
         ("gradient_accumulation_steps: 8\nfsdp: [full_shard, auto_wrap]", "whole"),
         ("gradient_accumulation_steps: 1\nfsdp: [full_shard, auto_wrap]", "whole"),
@@ -197,8 +198,8 @@ def test_lion_has_one_moment() -> None:
     assert settings(found)["precision.update_traffic"] == "20 B"
 
 
-@pytest.mark.parametrize(
-    ("tool", "name", "zero"),
+@try_each(
+    "tool, name, zero",
     [
         ("llamafactory", "examples/deepspeed/ds_z3_config.json", "3"),
         ("llamafactory", "./examples/deepspeed/ds_z2_config.json", "2"),
@@ -308,8 +309,8 @@ def test_states_of_8_bits_that_a_recipe_replaces_are_listed() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("launcher", "arguments", "types", "recipe"),
+@try_each(
+    "launcher, arguments, types, recipe",
     [
         # Trainer starts DeepSpeed: it fills in `auto`, and its own type is on where it is missing.
         ("torchrun", "--deepspeed ds.json --bf16 True", {"bf16": "auto"}, "bf16_zero"),
@@ -435,8 +436,8 @@ def test_a_file_of_fsdp_beside_a_script_of_trainer_is_read(text: str, reshard: s
     assert question.answers == ("--set layout.zero=0", "--set layout.zero=3")
 
 
-@pytest.mark.parametrize(
-    ("options", "prefetch", "open_"),
+@try_each(
+    "options, prefetch, open_",
     [
         ("{}", None, True),  # transformers 4 runs FSDP 1, and 5 FSDP 2
         ('{"version": 1}', "0", False),
@@ -475,8 +476,8 @@ def test_options_of_fsdp_in_another_file_leave_the_stated_sharding() -> None:
     assert "fsdp_config" in [one.name for one in found.missing]
 
 
-@pytest.mark.parametrize(
-    ("tool", "line", "kernel"),
+@try_each(
+    "tool, line, kernel",
     [
         ("llamafactory", "flash_attn: fa3", "flash_3"),
         ("llamafactory", "flash_attn: fa2", None),

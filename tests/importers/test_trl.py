@@ -12,6 +12,7 @@ from parcost import ImportFile
 from parcost.contract.importers import PLAIN
 from parcost_formats.tools.finetuning import importers
 
+from ..rows import try_each
 from .finetuning_files import BATCHES, FILES, TRL, TRL_YAML, importer_of, read, read_file
 from .translations import assumptions, settings, uses
 
@@ -150,8 +151,8 @@ SCRIPT = (
 )
 
 
-@pytest.mark.parametrize(
-    ("flags", "attribute"),
+@try_each(
+    "flags, attribute",
     [
         ("--sequence_parallel_size 4", "layout.cp"),
         ("--tp_size 2", "layout.tp"),
@@ -167,8 +168,8 @@ def test_an_argument_of_a_script_of_its_own_may_decide(flags: str, attribute: st
     assert attribute in {one.attribute for one in found.questions}
 
 
-@pytest.mark.parametrize(
-    ("flags", "missing"),
+@try_each(
+    "flags, missing",
     [
         ("--lora True", "LoRA"),
         ("--peft_type lora", "LoRA"),
@@ -200,8 +201,8 @@ def test_an_argument_that_changes_nothing_leaves_a_script_as_it_is(flags: str) -
     assert settings(off)["training.flash_attention"] == "off"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
+@try_each(
+    "words, message",
     [
         ("--objective dpo", "`objective` is dpo: a reference model"),
         ("--training_type grpo", "`training_type` is grpo: a rollout engine"),
@@ -303,9 +304,7 @@ def test_spectrum_of_a_script_of_its_own_is_rejected() -> None:
     assert ["frozen" in one.message for one in found.problems] == [True]
 
 
-@pytest.mark.parametrize(
-    ("word", "recompute"), [("1", "full"), ("0", "none"), ("no", "none"), ("y", "full")]
-)
+@try_each("word, recompute", [("1", "full"), ("0", "none"), ("no", "none"), ("y", "full")])
 def test_words_of_switches_are_those_of_transformers(word: str, recompute: str) -> None:
     found = read("trl", "--gradient_checkpointing True", f"--gradient_checkpointing {word}")
     assert not found.problems

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from ..rows import try_each
 from .finetuning_files import ENGINE_SFT, VERL, read
 from .translations import settings, uses
 
 Run = Callable[..., Any]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "path", "value"),
+@try_each(
+    "old, new, path, value",
     [
         # 8,192 tokens for each of the two ranks of a group, in sequences of 4,096
         ("", "", "training.micro_batch", "min(4, 64 / layout.dp)"),
@@ -153,8 +154,8 @@ torchrun --standalone --nnodes=1 --nproc_per_node=8 -m verl.trainer.fsdp_sft_tra
     assert {one.attribute for one in asked} == {"training.recompute"}
 
 
-@pytest.mark.parametrize(
-    ("word", "missing"),
+@try_each(
+    "word, missing",
     [
         ("optim.optimizer_impl=torch.optim", []),
         ("optim.optimizer_impl=bitsandbytes.optim", ["optim.optimizer_impl"]),

@@ -19,7 +19,7 @@ from parcost_formats.tools.yaml_text import (
     read_mapping,
 )
 
-from ..rows import mark_most
+from ..rows import mark_most, try_each
 from .translations import assumptions, names, problems, settings, uses
 
 
@@ -302,8 +302,8 @@ def test_a_mixture_of_experts_of_nanotron_is_read() -> None:
     assert [one.attribute for one in found.questions] == ["precision"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
+@try_each(
+    "old, new, message",
     [
         ("zero_stage: 1", "zero_stage: 2", "nanotron has ZeRO 0 and 1"),
         ("pp_engine: 1f1b", "pp_engine: dualpipe", "`dualpipe` is not known"),
@@ -336,8 +336,8 @@ def test_keys_of_nanotron_ahead_of_0_3_decide_nothing() -> None:
     assert not found.unknown
 
 
-@pytest.mark.parametrize(
-    ("line", "missing"),
+@try_each(
+    "line, missing",
     [
         ("flex_attention_mask: causal", []),
         ("flex_attention_mask: document", ["model.model_config.flex_attention_mask"]),

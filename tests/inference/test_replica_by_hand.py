@@ -14,6 +14,8 @@ from parcost_plugins.inference.rules import capacity_check, finite_time_check, p
 from parcost_plugins.inference.speed import ServingPhase, decode, prefill
 from parcost_plugins.vocabulary import Cluster, Layout, Serving, Training
 
+from ..rows import try_each
+
 LAYERS, HIDDEN, VOCABULARY = 6, 64, 1000
 SMALL = """
 device card {
@@ -53,8 +55,8 @@ def complaints(model: str = "", serving: str = "") -> dict[str, Any]:
 # --- what ranks tell one another ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("model", "degrees", "sent"),
+@try_each(
+    "model, degrees, sent",
     [
         # n = 5 tokens x 64 x 2 B = 640 B, which a ring of two ranks sends once.
         ("", "tp = 2", 12 * 640),
@@ -68,11 +70,14 @@ def complaints(model: str = "", serving: str = "") -> dict[str, Any]:
         # Whole experts on both ranks: the product of every token is reduced.
         (SHARED, "tp = 2", 8 * 640 + 4 * 640),
         # Two messages of all tokens from stage to stage.
-        (SHARED, "tp = 2, ep = 4, attention_replicas = 4, pp = 3",
-         12 * 640 + 4 * (2 * 480 + 1280) + 2 * 640),
+        (
+            SHARED,
+            "tp = 2, ep = 4, attention_replicas = 4, pp = 3",
+            12 * 640 + 4 * (2 * 480 + 1280) + 2 * 640,
+        ),
         ("", "pp = 3", 2 * 640),
     ],
-)  # fmt: skip
+)
 def test_a_token_is_reduced_exchanged_and_passed_on(model: str, degrees: str, sent: float) -> None:
     found = decode(replica(model, f", {degrees}"))
     assert plain_of(found.communication) == pytest.approx(sent / 1e9)
@@ -104,18 +109,22 @@ def phase(**seconds: float) -> ServingPhase:
     return ServingPhase(**given)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "whole", "bound"),
+@try_each(
+    "seconds, whole, bound",
     [
         ({"compute": 3.0, "weights": 1.0, "cache": 1.0, "communication": 2.0}, 5.0, "compute"),
-        ({"compute": 3.0, "weights": 2.0, "cache": 2.0, "communication": 2.0}, 6.0, "memory bandwidth"),
+        (
+            {"compute": 3.0, "weights": 2.0, "cache": 2.0, "communication": 2.0},
+            6.0,
+            "memory bandwidth",
+        ),
         ({"compute": 3.0, "communication": 3.0}, 6.0, "compute"),
         ({"compute": 3.0, "communication": 4.0}, 7.0, "communication"),
         ({"compute": 3.0, "communication": 2.0, "launches": 5.0}, 5.0, "compute"),
         ({"compute": 3.0, "communication": 2.0, "launches": 4.0}, 5.0, "compute"),
         ({"compute": 3.0, "communication": 2.0, "launches": 6.0}, 6.0, "the host"),
     ],
-)  # fmt: skip
+)
 def test_the_longest_part_sets_the_pace(
     seconds: dict[str, float], whole: float, bound: str
 ) -> None:
@@ -179,11 +188,15 @@ def test_a_layer_with_a_window_keeps_no_more_than_that(tokens: int, kept: int) -
     assert cache_read(replica(), tokens) == 128 * 6 * tokens
 
 
-@pytest.mark.parametrize(
-    ("model", "tp", "expected"),
-    [("heads = 8, kv_heads = 4", 8, 2.0), ("heads = 1, kv_heads = 1", 2, 2.0), ("heads = 8, kv_heads = 4", 2, 1.0),
-     ("parameters = 1 M, kv_heads = 4, head_dim = 8", 8, 1.0)],
-)  # fmt: skip
+@try_each(
+    "model, tp, expected",
+    [
+        ("heads = 8, kv_heads = 4", 8, 2.0),
+        ("heads = 1, kv_heads = 1", 2, 2.0),
+        ("heads = 8, kv_heads = 4", 2, 1.0),
+        ("parameters = 1 M, kv_heads = 4, head_dim = 8", 8, 1.0),
+    ],
+)
 def test_ranks_beyond_the_heads_hold_copies_where_heads_are_known(
     model: str, tp: int, expected: float
 ) -> None:

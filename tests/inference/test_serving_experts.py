@@ -9,6 +9,8 @@ import pytest
 import parcost
 from parcost_plugins.vocabulary import Serving
 
+from ..rows import try_each
+
 MIXTRAL = 46_702_792_704
 ACTIVE = 12_879_925_248
 EMBEDDING = 32_000 * 4096  # of which a token reads one row
@@ -46,7 +48,7 @@ def test_a_lone_token_reads_what_it_visits() -> None:
     assert found.figure("chat.weights_seconds") == pytest.approx(read / (8 * 3.35e12))
 
 
-@pytest.mark.parametrize("batch", [1, 4, 32, 1000])
+@try_each("batch", [1, 4, 32, 1000])
 def test_more_tokens_visit_more_experts_by_chance(batch: int) -> None:
     found = result(f"tp = 8, batch = {batch}, context = 0, longest = 1")
     hit = 8 * (1 - (1 - 2 / 8) ** batch)

@@ -6,6 +6,8 @@ import pytest
 
 import parcost
 
+from ..rows import try_each
+
 SERVING = """
 use catalog.devices.a100_sxm_80g
 use catalog.models.llama3_70b
@@ -19,8 +21,8 @@ MIXTURE = SERVING.replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("rule", "text", "says", "helps"),
+@try_each(
+    "rule, text, says, helps",
     [
         (
             "serving-no-peak",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import parcost
 import parcost_specs
 from parcost import Study
 from parcost_plugins.vocabulary import Accuracy, Device
+
+from ..rows import try_each
 
 DEVICES = sorted(p.stem for p in (Path(parcost_specs.__file__).parent / "devices").glob("*.par"))
 #: Shares of a peak, none of which anything reaches whole.
@@ -32,21 +32,21 @@ def accuracy() -> Accuracy:
     return study_of("h100_sxm")[Accuracy]
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@try_each("name", DEVICES)
 def test_no_device_reaches_its_peak(name: str) -> None:
     device = study_of(name)[Device]
     stated = {share: value for share in SHARES if (value := getattr(device, share)) is not None}
     assert {share: value for share, value in stated.items() if value >= 1} == {}
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@try_each("name", DEVICES)
 def test_every_device_has_a_family(name: str) -> None:
     family = study_of(name)[Device].family
     assert family is not None
     assert 0 < family.spread < 1
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@try_each("name", DEVICES)
 def test_what_a_device_without_runs_holds_is_assumed_or_measured(name: str) -> None:
     """A share that was fitted to runs of another device is marked as assumed."""
     study = study_of(name)

@@ -13,6 +13,8 @@ from parcost import Study
 from parcost.engine.evaluation import diagnose
 from parcost_plugins.vocabulary import Cluster
 
+from ..rows import try_each
+
 H100 = 989e12  # bf16, dense
 # A kernel of round numbers: e (head of 64, head of 128) forward and backward, and its fills.
 ROUND = """
@@ -91,7 +93,7 @@ def problems(study: Study, id_: str) -> list[str]:
 # --- The keys that a query meets ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sequence", [256, 1024, 4096, 32768])
+@try_each("sequence", [256, 1024, 4096, 32768])
 def test_the_rate_rises_with_the_keys_that_a_query_meets(sequence: int) -> None:
     # Half of a causal sequence: e k / (k + fill) at k = s / 2, forward and backward
     study, keys = study_of(sequence=sequence), sequence / 2
@@ -211,8 +213,8 @@ def test_a_study_names_its_kernel() -> None:
     assert core_seconds(older) == pytest.approx(core_flops(32, 128, 4096) / (H100 * 0.25))
 
 
-@pytest.mark.parametrize(
-    ("framework", "device", "name"),
+@try_each(
+    "framework, device, name",
     [
         ("megatron_core", "a100_sxm_80g", "flash_2"),  # Transformer Engine's choice
         ("megatron_core", "h100_sxm", "cudnn"),
@@ -410,8 +412,8 @@ def test_a_kernel_that_a_device_lacks_is_refused_with_those_that_it_has() -> Non
     assert diagnose(check, study).help == "choose a kernel that it has: flash_2, flash_1"
 
 
-@pytest.mark.parametrize(
-    ("flash", "kernel", "holds"),
+@try_each(
+    "flash, kernel, holds",
     [
         ("on", "flash_2", True),
         ("on", "unfused", True),

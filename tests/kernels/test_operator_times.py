@@ -10,6 +10,8 @@ import pytest
 from parcost import Formula, KernelModel, Operator, Study, Work, formula, hookimpl
 from parcost_plugins.vocabulary import Gemm, Stream
 
+from ..rows import try_each
+
 StudyWith = Callable[..., Study]
 
 
@@ -95,7 +97,7 @@ def test_a_device_without_a_peak_in_the_type_is_refused(study_with: StudyWith) -
     assert found[0].help == "choose a type that it has: fp32, fp16"
 
 
-@pytest.mark.parametrize("compute", ["fp32", "tf32", "bf16", "fp16"])
+@try_each("compute", ["fp32", "tf32", "bf16", "fp16"])
 def test_products_run_at_the_peak_of_the_type(study_with: StudyWith, compute: str) -> None:
     peaks = {"fp32": 67e12, "tf32": 494.5e12, "bf16": 989e12, "fp16": 989e12}
     study = study_with("model = constant, gemm_efficiency = 50 %", compute=compute)

@@ -10,6 +10,8 @@ import pytest
 from parcost import Once, Study
 from parcost_plugins.vocabulary import Parameters
 
+from ..rows import try_each
+
 Bind = Callable[..., Study]
 StudyWith = Callable[..., Study]
 
@@ -34,8 +36,8 @@ def test_adam_updates_a_billion_parameters_on_an_h100_in_10_54_ms(bind: Bind) ->
     assert (term.when, term.resource) == ("end", "hbm")
 
 
-@pytest.mark.parametrize("zero", [1, 2, 3])
-@pytest.mark.parametrize("name", ["optimizer update", "gradient norm and clipping"])
+@try_each("zero", [1, 2, 3])
+@try_each("name", ["optimizer update", "gradient norm and clipping"])
 def test_under_zero_a_rank_streams_over_its_share(bind: Bind, name: str, zero: int) -> None:
     values = {"mixed.norm_traffic": 12}
     whole = once_term(bind(values, parameters=one_billion), name)
@@ -87,8 +89,8 @@ def test_else_each_micro_batch_reads_both_gradients_and_writes_the_sum(
     assert seconds == pytest.approx(10 * LLAMA3_8B * 7 / 8 / (3.35e12 * 0.5))
 
 
-@pytest.mark.parametrize(
-    ("values", "bytes_"),
+@try_each(
+    "values, bytes_",
     [
         # A whole gradient of 2 B is added to 4 B that are read and written; a shard has 4 B too.
         ({}, 10e9),
@@ -100,7 +102,7 @@ def test_else_each_micro_batch_reads_both_gradients_and_writes_the_sum(
         ({"mixed.gradients": 2}, 6e9),
     ],
 )
-@pytest.mark.parametrize(("micro_batches", "share"), [(1, 0), (2, 1 / 2), (4, 3 / 4)])
+@try_each("micro_batches, share", [(1, 0), (2, 1 / 2), (4, 3 / 4)])
 def test_a_rank_accumulates_the_gradients_that_it_keeps(
     bind: Bind, values: dict[str, Any], bytes_: float, micro_batches: int, share: float
 ) -> None:
@@ -115,8 +117,8 @@ def test_a_rank_accumulates_the_gradients_that_it_keeps(
     assert added.seconds == pytest.approx(share * (bytes_ / 1e12 + 1e-6))  # of one kernel
 
 
-@pytest.mark.parametrize(
-    ("framework", "values", "bytes_"),
+@try_each(
+    "framework, values, bytes_",
     [
         # Into a buffer of zeros the first gradient is added as well.
         ("zeroes_gradients = on", {}, 10e9),
@@ -125,7 +127,7 @@ def test_a_rank_accumulates_the_gradients_that_it_keeps(
         ("fused_accumulation = on", {}, None),
     ],
 )
-@pytest.mark.parametrize("micro_batches", [1, 4])
+@try_each("micro_batches", [1, 4])
 def test_frameworks_differ_in_how_gradients_are_added(
     bind: Bind, framework: str, values: dict[str, Any], bytes_: float | None, micro_batches: int
 ) -> None:

@@ -13,6 +13,8 @@ from parcost import SpecError
 from parcost_plugins.vocabulary import Cluster, KernelChoice
 from parcost_plugins.vocabulary.clocks import clock, has_law, held_share, power_share
 
+from ..rows import try_each
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -37,8 +39,8 @@ def kept_share(card: str, kernels: str = "") -> float:
     return found
 
 
-@pytest.mark.parametrize(
-    ("cap", "expected"),
+@try_each(
+    "cap, expected",
     [
         # 16 % of 700 W are static: 112 W. Of the other 588 W, 600 W leave 488, 0.83: the cube root.
         (600, (488 / 588) ** (1 / 3)),
@@ -202,8 +204,8 @@ def shares_of(device: str, compute: str = "", card: str = "") -> tuple[float, fl
     return float(held_share(*parts)), float(power_share(*parts))
 
 
-@pytest.mark.parametrize(
-    ("device", "compute", "left", "demand"),
+@try_each(
+    "device, compute, left, demand",
     [
         # W: 84 % of the board less 7.4 J/TB of memory; J/TFLOP of 16 bits, and 53.4 % of it in 8,
         # times the best product: 72.9 % of 2500 TFLOPS, 72.3 % of 5000, of 10,000 in 4 bits.
@@ -225,8 +227,8 @@ def test_what_the_power_leaves_of_the_best_product(
     assert shares_of(device, compute) == pytest.approx((expected, expected), rel=2e-3)
 
 
-@pytest.mark.parametrize(
-    ("device", "narrow", "measured"),
+@try_each(
+    "device, narrow, measured",
     [
         ("h100_sxm", "", 0.86),
         ("h100_sxm", "fp8", 0.83),

@@ -10,11 +10,11 @@ launch (tens of microseconds), and by a factor of two where the inner dimension 
 
 from __future__ import annotations
 
-import pytest
-
 import parcost
 from parcost_plugins.kernels.tiled import TiledKernels
 from parcost_plugins.vocabulary import Gemm
+
+from ..rows import try_each
 
 # Vidur's profiling data of an A100 80 GB, fp16: the four products of layers of several models
 VIDUR = [
@@ -80,8 +80,8 @@ def milliseconds(device: str, recipe: str, m: float, n: float, k: float) -> floa
     return 1e3 * float(priced.value)
 
 
-@pytest.mark.parametrize(
-    ("device", "recipe", "rows", "tolerance"),
+@try_each(
+    "device, recipe, rows, tolerance",
     [
         ("a100_sxm_80g", "fp16", VIDUR, 0.20),
         ("a100_sxm_80g", "fp16", A100, 0.20),

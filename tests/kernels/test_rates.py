@@ -16,6 +16,8 @@ from parcost_plugins.kernels.roofline import RooflineKernels
 from parcost_plugins.kernels.tiled import TiledKernels
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
+from ..rows import try_each
+
 StudyWith = Callable[..., Study]
 
 # of the fp8 peak: the best product of an H100, and the share of it that is sustained
@@ -178,8 +180,8 @@ def study_on(device: str, recipe: str = "") -> Study:
     return scenario.studies()[0]
 
 
-@pytest.mark.parametrize(
-    ("device", "recipe", "share"),
+@try_each(
+    "device, recipe, share",
     [
         ("", "", 100 * 0.8),
         ("sustained = 90 %", "", 100 * 0.8 * 0.9),
@@ -205,8 +207,8 @@ def test_products_reach_what_the_device_sustains_in_their_type(
 # --- Shapes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("n", "k", "recipe", "slower"),
+@try_each(
+    "n, k, recipe, slower",
     [
         (4096, 4096, "", False),
         (4104, 4104, "", False),  # multiples of 8 in bf16
@@ -226,8 +228,8 @@ def test_rows_that_start_anywhere_halve_the_rate(
     assert ratio == pytest.approx(2.0 if slower else 1.0, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("n", "k", "times"),
+@try_each(
+    "n, k, times",
     [
         (4096, 4096, 1),
         (4098, 4096, 2),  # 8196 bytes: a multiple of 4
@@ -327,8 +329,8 @@ BY_SIZE = """
 """
 
 
-@pytest.mark.parametrize(
-    ("bytes_", "efficiency"),
+@try_each(
+    "bytes_, efficiency",
     [(1e3, 0.3), (1e6, 0.6), (10**6.5, 0.675), (10e6, 0.75), (100e6, 0.85), (5e9, 0.85)],
 )
 def test_small_streams_reach_less_of_the_bandwidth(

@@ -33,6 +33,8 @@ from parcost import (
 from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
 
+from ..rows import try_each
+
 
 @block("part", inside="box", label="required")
 class Part:
@@ -279,8 +281,8 @@ def test_a_branch_that_is_not_taken_may_be_impossible(study: Any) -> None:
     assert np.array_equal(swept[Box].size, [7.0, 2.0])
 
 
-@pytest.mark.parametrize(
-    ("text", "id"),
+@try_each(
+    "text, id",
     [
         ("box { size = 1 }", "missing-unit"),
         ("box { size = 1 s }", "wrong-dimension"),
@@ -337,8 +339,8 @@ def test_bad_input_has_an_id(text: str, id: str, plugins: Plugins) -> None:
     assert id in ids(text, plugins)
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
+@try_each(
+    "text, hint",
     [
         ("box { length = 3 wagons }", "`length` is a plain number: leave the unit out"),
         ("box { mode = 3 wagons }", None),

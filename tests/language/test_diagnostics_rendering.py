@@ -15,6 +15,8 @@ from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost_formats.rendering.diagnostics import as_data
 
+from ..rows import try_each
+
 
 def rendered_text(text: str) -> str:
     found = parse(Source("net.par", text))[1]
@@ -260,7 +262,7 @@ def test_data_without_text_has_a_place_and_no_position() -> None:
     assert (data["file"], data["line"], data["labels"]) == ("a.par", None, [])
 
 
-@pytest.mark.parametrize("offset", [0, 3, 4, 5, 100])
+@try_each("offset", [0, 3, 4, 5, 100])
 def test_a_span_beyond_the_text_is_shown_at_its_end(offset: int) -> None:
     source = Source("net.par", "abc\n")
     assert "^" in render(Diagnostic("x", "m", (Label(Span(source, offset, offset + 2)),)))

@@ -13,6 +13,8 @@ from parcost import SpecError
 from parcost.language.diagnostic_text import render
 from parcost.language.diagnostics import Diagnostic
 
+from ..rows import try_each
+
 HERE = Path(__file__).parent.parent
 FILES = sorted((HERE / "errors").glob("*.par"))
 
@@ -127,8 +129,8 @@ def only_diagnostic(text: str, **values: str) -> Diagnostic:
     return found
 
 
-@pytest.mark.parametrize(
-    ("block", "help"),
+@try_each(
+    "block, help",
     [
         ("price { device_hour = 2 USD }", "write `2 USD/h`"),
         ("price { device_hour = 2 }", "write a unit of USD/s, such as `USD/h`, `USD/s`"),

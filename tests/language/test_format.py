@@ -240,6 +240,6 @@ def test_a_micro_sign_is_written_as_one() -> None:
     assert format_text("a = 5μs\n") == "a = 5 µs\n"
 
 
-@pytest.mark.parametrize("text", ["a  =  1;\n", "a  =\n", "a  {\n", 'a  =  "x\n', "}  # c\n"])
+@try_each("text", ["a  =  1;\n", "a  =\n", "a  {\n", 'a  =  "x\n', "}  # c\n"])
 def test_a_file_with_syntax_errors_is_left_alone(text: str) -> None:
     assert format_text(text) == text

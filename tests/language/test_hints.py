@@ -11,6 +11,8 @@ import parcost
 from parcost import SpecError
 from parcost.language.diagnostics import Diagnostic
 
+from ..rows import try_each
+
 USES = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -54,7 +56,7 @@ def test_a_name_in_quotes_differs_from_a_string() -> None:
     assert said == "write a name without quotes; did you mean `h100_sxm`?"
 
 
-@pytest.mark.parametrize("path", ["nosuch.tp", "cluster.tp", "laout.tp", "layout.tpp"])
+@try_each("path", ["nosuch.tp", "cluster.tp", "laout.tp", "layout.tpp"])
 def test_a_path_is_near_a_block_or_an_attribute(path: str) -> None:
     (scenario,) = parcost.load_text("layout { tp = 2 }", overrides={path: "2"})
     with pytest.raises(SpecError) as error:
@@ -116,8 +118,8 @@ def test_groups_that_a_border_cuts_do_not_reach_beyond_it() -> None:
     assert said.startswith("tensor-parallel groups of 3 do not divide the 8 devices of level")
 
 
-@pytest.mark.parametrize(
-    ("block", "line", "help"),
+@try_each(
+    "block, line, help",
     [
         ("training", "micro_batch_size = 1", "did you mean `micro_batch`?"),
         ("training", "micro_batchsize = 1", "did you mean `micro_batch`?"),
@@ -160,8 +162,8 @@ def test_names_of_other_tools_lead_to_those_of_here(block: str, line: str, help:
     assert said.splitlines()[0] == help
 
 
-@pytest.mark.parametrize(
-    ("path", "help"),
+@try_each(
+    "path, help",
     [
         ("layout.tensor", "write `layout.tp`"),
         ("tensor_parallel", "write `layout.tp`"),
@@ -244,8 +246,8 @@ OPTION = (
 )
 
 
-@pytest.mark.parametrize(
-    ("blocks", "where", "help"),
+@try_each(
+    "blocks, where, help",
     [
         (
             {"layout": "layout { pp = 4, zero = 1 }\nschedule { kind = interleaved, chunks = 3 }"},

@@ -125,7 +125,7 @@ def test_an_equals_sign_with_a_tolerance_is_a_claim(sign: str) -> None:
     assert got == s.Claim(path("mfu"), "=", number("41", "%"), number("3", "%"), name("").span)
 
 
-@pytest.mark.parametrize("relation", ["==", "!=", "<", "<=", ">", ">="])
+@try_each("relation", ["==", "!=", "<", "<=", ">", ">="])
 def test_a_comparison_is_a_claim(relation: str) -> None:
     got = item(f"memory.total {relation} 80 GiB * 2 +- 1 GiB")
     assert (got.name, got.relation) == (path("memory.total"), relation)
@@ -148,7 +148,7 @@ def test_a_block_has_a_kind_words_and_provenance() -> None:
     assert outline(got) == ["layers"]
 
 
-@pytest.mark.parametrize(
+@try_each(
     "text",
     [
         "a {\n x = 1\n y { z = 2 }\n}\nb = 3",
@@ -166,7 +166,7 @@ def test_newlines_inside_brackets_end_nothing() -> None:
     assert value("[1,\n  2, # two\n  (3\n+ 4)\n]") == value("[1, 2, (3 + 4)]")
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "# only this", "  \t", "\ufeff"])
+@try_each("text", ["", "\n\n", "# only this", "  \t", "\ufeff"])
 def test_an_empty_file_is_an_empty_tree(text: str) -> None:
     assert tree_of(text).items == ()
 
@@ -174,8 +174,8 @@ def test_an_empty_file_is_an_empty_tree(text: str) -> None:
 # Expressions
 
 
-@pytest.mark.parametrize(
-    ("text", "number", "unit"),
+@try_each(
+    "text, number, unit",
     [
         ("400 Gbps", "400", "Gbps"),
         ("400Gbps", "400", "Gbps"),
@@ -279,8 +279,8 @@ BRACE_BELOW = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "errors", "rest"),
+@try_each(
+    "text, errors, rest",
     [
         ("a =\nb = 2", ["1:4 unexpected end of line: \n: expected a value"], ["b"]),
         ("a = ", ["1:4 unexpected end of file:  : expected a value"], []),
@@ -418,8 +418,8 @@ def test_an_error_costs_no_more_than_its_item(
     assert outline(parse(Source("x.par", text))[0]) == rest
 
 
-@pytest.mark.parametrize(
-    ("text", "help"),
+@try_each(
+    "text, help",
     [
         ("a = 1;", "items end with a new line or a comma"),
         ("a = 'x'", 'strings are written in double quotes: "..."'),
@@ -457,8 +457,8 @@ def test_an_unclosed_block_says_where_the_indentation_closes_it() -> None:
     assert diagnostic.labels[1].span.source.position(diagnostic.labels[1].span.start) == (4, 1)
 
 
-@pytest.mark.parametrize(
-    ("text", "errors", "tree"),
+@try_each(
+    "text, errors, tree",
     [
         (
             "a {\n  b = 1\n\nc { d = 2 }\ne { f = 3 }\n",
@@ -496,8 +496,8 @@ def test_all_errors_of_a_file_are_reported_in_order() -> None:
 # Limits
 
 
-@pytest.mark.parametrize(
-    ("inner", "outer", "close"),
+@try_each(
+    "inner, outer, close",
     [
         ("1", "(", ")"),
         ("1", "[", "]"),

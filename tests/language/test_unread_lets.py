@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 import parcost
+
+from ..rows import try_each
 
 JOB = """\
 use catalog.devices.h100_sxm
@@ -26,9 +26,7 @@ def unread_names(lets: str, devices: str = "16", more: str = "") -> list[str]:
     return sorted(message.split("let ")[1].strip("`") for message in found)
 
 
-@pytest.mark.parametrize(
-    "lets", ["let z = nosuch * 2", "let z = 5 GB + 3 s", "let z = 1/0", "let z = z"]
-)
+@try_each("lets", ["let z = nosuch * 2", "let z = 5 GB + 3 s", "let z = 1/0", "let z = z"])
 def test_a_mistake_that_nothing_reads_is_named(lets: str) -> None:
     assert unread_names(lets) == ["z"]
 

@@ -1,9 +1,9 @@
 """Which attributes the values of other attributes are computed from, by the binder."""
 
-import pytest
-
 import parcost
 from parcost.search.attributes import find
+
+from ..rows import try_each
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -17,8 +17,8 @@ training { sequence = 8192, global_batch = 64 sequences }
 """
 
 
-@pytest.mark.parametrize(
-    ("path", "used"),
+@try_each(
+    "path, used",
     [
         ("layout.pp", True),  # by the devices, through a `let`
         ("layout.tp", True),  # the default of `overlap.chunks`

@@ -7,6 +7,8 @@ import pytest
 import parcost
 from parcost import Memory
 
+from ..rows import try_each
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -39,10 +41,8 @@ def test_outer_state_is_sharded_from_zero_1_on(zero: int, ranks: int) -> None:
     assert found["outer optimizer state"].bytes_ == 8e9 / ranks
 
 
-@pytest.mark.parametrize(
-    ("layout", "groups"),
-    # The job has one of its own, but where it is the ranks of dp and cp.
-    [("", 1), ("tp = 2", 3), ("cp = 2", 2), ("pp = 2", 3), ("tp = 2, pp = 2", 5)],
+@try_each(
+    "layout, groups", [("", 1), ("tp = 2", 3), ("cp = 2", 2), ("pp = 2", 3), ("tp = 2, pp = 2", 5)]
 )
 def test_every_group_of_more_than_one_rank_has_a_communicator(layout: str, groups: int) -> None:
     # Besides that over dp and cp, which holds the same parameters.

@@ -12,6 +12,8 @@ from parcost.contract.terms import MOMENTS
 from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
 
+from ..rows import try_each
+
 SPEC = """
 use catalog.devices.{device}
 use catalog.models.llama3_8b
@@ -65,8 +67,8 @@ def lines(study: Study) -> dict[str, Any]:
 # --- The loss ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("loss", "waiting", "most"),
+@try_each(
+    "loss, waiting, most",
     [
         # log-softmax and two gradients of its size; forward has logits, an fp32 copy and log-softmax
         ("eager", 4, max(3 * 4, 2 + 4 + 4)),
@@ -122,8 +124,8 @@ def test_the_framework_decides_of_the_loss_where_a_run_does_not() -> None:
 # --- Narrow types --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("device", "precision", "copies"),
+@try_each(
+    "device, precision, copies",
     [
         ("h100_sxm", "fp8_delayed", 2),  # the weight, and its transpose
         ("b200", "fp8_delayed", 1),  # products take any layout
@@ -181,8 +183,8 @@ def deepspeed_terms(
     return terms(study)
 
 
-@pytest.mark.parametrize(
-    ("zero", "devices", "batch", "copied"),
+@try_each(
+    "zero, devices, batch, copied",
     [
         # On one rank and on eight neither a bucket of 1 GB nor, whole, the norm's copy of the head
         # (4.2 GB in float64) has room for a joined shard of 2 B beside its copy in fp32.
@@ -229,8 +231,8 @@ def test_deepspeed_has_a_bucket_on_any_number_of_ranks(devices: int) -> None:
         assert third["unsharded gradients of the ends"] == 0
 
 
-@pytest.mark.parametrize(
-    ("zero", "batch", "more", "gradients", "copies"),
+@try_each(
+    "zero, batch, more, gradients, copies",
     [
         # whole gradients, freed by the end of the reductions; the shard is copied behind backward
         (1, 64, "", "forward backward loss end_of_backward", "end_of_backward optimizer"),
@@ -390,8 +392,8 @@ def kept_bytes(study: Study) -> float:
     )
 
 
-@pytest.mark.parametrize(
-    ("keep", "width"),
+@try_each(
+    "keep, width",
     [
         ("", 0),
         ("keep_qkv = on", HIDDEN + 2 * KV),
@@ -488,8 +490,8 @@ def test_a_device_shows_blocks_of_the_last_update_that_a_verdict_does_not_count(
 # --- How full is too full ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"),
+@try_each(
+    "share, expected",
     [(1.06, []), (1.04, ["memory-tight"]), (0.94, ["memory-tight"]), (0.92, ["does-not-fit"])],
 )
 def test_a_device_that_is_nearly_full_is_a_warning(share: float, expected: list[str]) -> None:

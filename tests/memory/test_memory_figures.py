@@ -12,6 +12,8 @@ from parcost import Formula, Memory, Study, Work
 from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Parameters
 
+from ..rows import try_each
+
 Bind = Callable[..., Study]
 
 GIVEN = Formula(text="given")
@@ -32,8 +34,8 @@ def memory_values(
     return details(bind({**SIXTEEN, **values}, parameters=parameters, **more))
 
 
-@pytest.mark.parametrize(
-    ("recipe", "each"),
+@try_each(
+    "recipe, each",
     [
         ((2, 2, 12), 16),
         ((2, 4, 12), 18),
@@ -54,15 +56,13 @@ def test_a_recipe_says_how_many_bytes_a_parameter_takes(
     assert found["state_total"] == each * 1e9
 
 
-@pytest.mark.parametrize(
-    ("billions", "devices"), [(13, 3), (65, 13), (540, 108), (7, 2), (175, 35)]
-)
+@try_each("billions, devices", [(13, 3), (65, 13), (540, 108), (7, 2), (175, 35)])
 def test_the_state_needs_so_many_devices_of_80_gb(bind: Bind, billions: int, devices: int) -> None:
     found = memory_values(bind, billions * 1e9, {"plain.memory": 80e9})
     assert found["devices_for_state"] == devices
 
 
-@pytest.mark.parametrize(("zero", "largest"), [(0, 5.0), (1, 80 / 5.5), (2, 80 / 3.75), (3, 40.0)])
+@try_each("zero, largest", [(0, 5.0), (1, 80 / 5.5), (2, 80 / 3.75), (3, 40.0)])
 def test_the_largest_model_grows_with_what_is_sharded(
     bind: Bind, zero: int, largest: float
 ) -> None:

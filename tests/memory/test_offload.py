@@ -15,6 +15,8 @@ from parcost.engine.reduce import evaluate
 from parcost_plugins.schedules.interleaved import Interleaved
 from parcost_plugins.vocabulary import Parameters
 
+from ..rows import try_each
+
 Bind = Callable[..., Study]
 
 GIVEN = Formula(text="given")
@@ -79,8 +81,8 @@ def test_a_host_that_updates_takes_gradients_and_returns_parameters(bind: Bind) 
     assert details(study)["host_memory"] == pytest.approx((12e9 + 4e9) / 8)
 
 
-@pytest.mark.parametrize(
-    ("zero", "batch", "device", "sums", "host"),
+@try_each(
+    "zero, batch, device, sums, host",
     [
         # of 8 ranks; 12 B of state, 8 B for the update, 4 B of sums and 2 B of updated weights
         (1, 32, 4e9, 0, (12 + 8 + 4 + 2) * 1e9 / 8),

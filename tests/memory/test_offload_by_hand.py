@@ -13,6 +13,8 @@ from parcost_plugins.memory import offload
 from parcost_plugins.vocabulary import Cluster, Layout, LocalUpdates, Offload, Sharding, Training
 from parcost_plugins.vocabulary.stage_parameters import StageKind
 
+from ..rows import try_each
+
 
 def kind(stages: tuple[int, ...] = (0,), of: int = 1) -> StageKind:
     """Return 1000 parameters that 8 ranks hold alike, of which 4 share what ZeRO shards."""
@@ -64,8 +66,8 @@ class Fake(dict[Any, Any]):
 OUTER = {"offload": True, "method": "outer"}
 
 
-@pytest.mark.parametrize(
-    ("said", "bytes_"),
+@try_each(
+    "said, bytes_",
     [
         ({}, 0.0),
         ({"optimizer": 0.5}, 6000.0),

@@ -14,6 +14,8 @@ import parcost
 from parcost.report.verdict import verdict
 from parcost_plugins.vocabulary import Cluster
 
+from ..rows import try_each
+
 RUNS = Path(__file__).parents[2] / "specs/runs"
 GIB = 2.0**30
 
@@ -82,8 +84,8 @@ training {{ sequence = 2048, micro_batch = 2, global_batch = 64 sequences }}
 """
 
 
-@pytest.mark.parametrize(
-    ("framework", "kept"),
+@try_each(
+    "framework, kept",
     [
         ("megatron_core", False),
         ("megatron_lm_2023", False),

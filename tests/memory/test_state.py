@@ -12,6 +12,8 @@ from parcost import Formula, Memory, Outcome, Study, Work
 from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Parameters
 
+from ..rows import try_each
+
 Bind = Callable[..., Study]
 
 STATE = ("weights", "gradients", "optimizer state")
@@ -39,9 +41,7 @@ def state(study: Study) -> Any:
     return sum(bytes_ for name, bytes_ in lines(study).items() if name.startswith(STATE))
 
 
-@pytest.mark.parametrize(
-    ("zero", "gigabytes"), [(0, 120.0), (1, 31.40625), (2, 16.640625), (3, 1.875)]
-)
+@try_each("zero, gigabytes", [(0, 120.0), (1, 31.40625), (2, 16.640625), (3, 1.875)])
 def test_each_zero_stage_shards_one_more_kind_of_state(
     bind: Bind, zero: int, gigabytes: float
 ) -> None:
@@ -98,8 +98,8 @@ def test_zero_3_holds_two_gathered_layers_the_head_and_one_layers_gradients(bind
     assert not {"gathered layers", "gathered ends", "unsharded gradients"} & set(lines(alone))
 
 
-@pytest.mark.parametrize(
-    ("before", "depth", "after", "gathered", "gradients"),
+@try_each(
+    "before, depth, after, gathered, gradients",
     [
         # two layers of 1e9 and the head; copies of the head's gradients leave beside those of a layer
         (3e9, 8, 4e9, 2e9 + 4e9, 2 * 1e9 + 4 * 4e9),

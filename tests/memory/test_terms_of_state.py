@@ -13,7 +13,7 @@ from attrs import evolve
 from parcost import Study
 from parcost_plugins.vocabulary import Parameters
 
-from ..rows import mark_most
+from ..rows import mark_most, try_each
 
 Bind = Callable[..., Study]
 
@@ -161,8 +161,8 @@ def test_ends_beside_narrow_layers_are_gathered_wide(bind: Bind) -> None:
     assert kept["gathered ends"] == 2 * (700 + 500)
 
 
-@pytest.mark.parametrize(
-    ("values", "each"),
+@try_each(
+    "values, each",
     [
         ({"layout.zero": 3}, 6),
         ({"layout.zero": 3, "training.global_batch": 8}, 4 / 8),
@@ -178,8 +178,8 @@ def test_whole_gradients_have_a_type_of_their_own(
     assert found["gradients"] == each * 880
 
 
-@pytest.mark.parametrize(
-    ("zero", "accumulate", "batch", "shards"),
+@try_each(
+    "zero, accumulate, batch, shards",
     [
         (0, "shard", 16, (1, 1, 1)),
         (1, "shard", 16, (1, 1, 8)),
@@ -212,8 +212,8 @@ def test_state_is_shared_out_from_its_stage_on(
 _ALL, _LAST = 4 * ALL, 4 * (500 + 110)
 
 
-@pytest.mark.parametrize(
-    ("kept", "values", "loss", "backward", "reserved"),
+@try_each(
+    "kept, values, loss, backward, reserved",
     [
         ("always", {}, _ALL, _ALL, 0),
         ("never", {}, 0, _LAST, 0),

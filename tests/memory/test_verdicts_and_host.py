@@ -16,7 +16,7 @@ from parcost_plugins.memory import figures, fit, offload
 from parcost_plugins.schedules.interleaved import Interleaved
 from parcost_plugins.vocabulary import Parameters
 
-from ..rows import mark_most
+from ..rows import mark_most, try_each
 
 Bind = Callable[..., Study]
 
@@ -43,8 +43,8 @@ def outcome(gibibytes: Any) -> Outcome:
     )
 
 
-@pytest.mark.parametrize(
-    ("needs", "fits", "roomy"),
+@try_each(
+    "needs, fits, roomy",
     [
         # 100 GiB, of which 80 are usable: it fits up to 76, and is tight up to 86.4.
         (70.0, True, True),
@@ -218,8 +218,8 @@ def on_host(study: Study) -> Any:
     return offload.host_bytes(study, evaluate(study))
 
 
-@pytest.mark.parametrize(
-    ("values", "bytes_"),
+@try_each(
+    "values, bytes_",
     [
         ({}, 0),
         ({"offload.optimizer": 0.5}, 0.5 * (12 + 4)),  # with the gradients that it works on
@@ -228,12 +228,37 @@ def on_host(study: Study) -> Any:
         ({"offload.parameters": 0.5}, 0.5 * 2),
         ({"offload.parameters": 0.5, "layout.zero": 2}, 0.5 * 2),
         ({"offload.parameters": 0.5, "layout.zero": 3}, 0.5 * 2 / 8),
-        ({"local_updates.offload": "on", "local_updates.method": "outer", "local_updates.workers": 2, "local_updates.outer_state": 7}, 7),
-        ({"local_updates.method": "outer", "local_updates.workers": 2, "local_updates.outer_state": 7}, 0),
-        ({"local_updates.offload": "on", "local_updates.workers": 2, "local_updates.outer_state": 7}, 0),
-        ({"offload.optimizer": 0.25, "offload.parameters": 0.5, "layout.zero": 3}, (0.25 * 16 + 0.5 * 2) / 8),
+        (
+            {
+                "local_updates.offload": "on",
+                "local_updates.method": "outer",
+                "local_updates.workers": 2,
+                "local_updates.outer_state": 7,
+            },
+            7,
+        ),
+        (
+            {
+                "local_updates.method": "outer",
+                "local_updates.workers": 2,
+                "local_updates.outer_state": 7,
+            },
+            0,
+        ),
+        (
+            {
+                "local_updates.offload": "on",
+                "local_updates.workers": 2,
+                "local_updates.outer_state": 7,
+            },
+            0,
+        ),
+        (
+            {"offload.optimizer": 0.25, "offload.parameters": 0.5, "layout.zero": 3},
+            (0.25 * 16 + 0.5 * 2) / 8,
+        ),
     ],
-)  # fmt: skip
+)
 def test_state_on_the_host(bind: Bind, values: dict[str, Any], bytes_: float) -> None:
     study = bind({**LINK, **values}, parameters=[part(1000)])
     assert on_host(study) == pytest.approx(1000 * bytes_)
@@ -284,8 +309,8 @@ def test_state_that_the_host_updates(bind: Bind) -> None:
     ]
 
 
-@pytest.mark.parametrize(("reshard", "passes"), [("on", "FB"), ("off", "F")])
-@pytest.mark.parametrize(("overlap", "window"), [("on", ""), ("off", None)])
+@try_each("reshard, passes", [("on", "FB"), ("off", "F")])
+@try_each("overlap, window", [("on", ""), ("off", None)])
 def test_parameters_come_for_each_gather(
     bind: Bind, reshard: str, passes: str, overlap: str, window: str | None
 ) -> None:

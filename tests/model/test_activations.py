@@ -9,6 +9,7 @@ import pytest
 from parcost import Memory, Study
 
 from ..evaluation import model_memory
+from ..rows import try_each
 
 StudyOf = Callable[..., Study]
 
@@ -134,8 +135,8 @@ def term_bytes(term: Memory) -> float:
     return found
 
 
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-@pytest.mark.parametrize("sequence_parallel", ["on", "off"])
+@try_each("recompute", ["none", "selective", "full"])
+@try_each("sequence_parallel", ["on", "off"])
 def test_formulas_say_what_the_bytes_are(
     study_of: StudyOf, recompute: str, sequence_parallel: str
 ) -> None:

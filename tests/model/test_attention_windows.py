@@ -9,6 +9,8 @@ import pytest
 from parcost import Study
 from parcost_plugins.vocabulary import FusedAttention
 
+from ..rows import try_each
+
 StudyOf = Callable[..., Study]
 
 SHAPE = "layers = 4, hidden = 512, heads = 8, ffn = 512, vocabulary = 100"
@@ -37,7 +39,7 @@ def test_an_encoder_meets_all_of_it(study_of: StudyOf) -> None:
     assert attention(study_of(f"model m {{ {SHAPE}, causal = off }}")) == 4 * 2048
 
 
-@pytest.mark.parametrize("window", [1, 128, 1000, 2048, 5000])
+@try_each("window", [1, 128, 1000, 2048, 5000])
 def test_a_window_bounds_what_later_tokens_meet(study_of: StudyOf, window: int) -> None:
     study = study_of(f"model m {{ {SHAPE}, window = {window} }}")
     assert attention(study) / 4 == pytest.approx(attended_by_hand([2048], window), abs=0.2)
@@ -109,7 +111,7 @@ def test_context_parallel_ranks_share_the_queries(study_of: StudyOf) -> None:
     assert sum(half) == pytest.approx(sum(whole) / 2, rel=1e-12)
 
 
-@pytest.mark.parametrize("chunk", [1, 512, 1000, 2048, 5000])
+@try_each("chunk", [1, 512, 1000, 2048, 5000])
 def test_a_token_of_a_chunk_meets_those_before_it_in_the_chunk(
     study_of: StudyOf, chunk: int
 ) -> None:

@@ -24,6 +24,8 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.operators import STEP_KINDS, STREAM_KINDS
 
+from ..rows import try_each
+
 StudyOf = Callable[..., Study]
 
 TOKENS = 2048
@@ -75,8 +77,8 @@ def test_norms(study_of: StudyOf, norm: str, forward: list[int], backward: list[
         assert found[name, "B"] == sum(backward) * H
 
 
-@pytest.mark.parametrize(
-    ("activation", "forward", "backward"),
+@try_each(
+    "activation, forward, backward",
     [
         ("fused", [6], [10]),
         ("compiled", [6], [10]),
@@ -147,8 +149,8 @@ def test_dropout_and_additions(study_of: StudyOf) -> None:
     assert eager["residual dropout", "F"] == (4 + 1) * H
 
 
-@pytest.mark.parametrize(
-    ("loss", "forward", "backward"),
+@try_each(
+    "loss, forward, backward",
     [
         # twice in, gradient out; scaled
         ("gradient", [2 + 2 + 2], [4]),
@@ -263,7 +265,7 @@ def test_a_layer_of_transformers_issues_the_kernels_of_its_streams(
     assert framework.backward_kernels == issued["B"] + 14 + 3
 
 
-@pytest.mark.parametrize(
+@try_each(
     "name",
     ["generic", "megatron_core", "torchtitan", "torchtitan_0_1", "transformers", "deepspeed"],
 )
@@ -277,8 +279,8 @@ def test_the_host_issues_the_kernels_of_a_norm(study_of: StudyOf, name: str) -> 
     assert issued["B"] == 2 * framework.norm_backward_kernels
 
 
-@pytest.mark.parametrize(
-    ("attribute", "table"),
+@try_each(
+    "attribute, table",
     [
         ("norm", elementwise.NORMS),
         ("activation", elementwise.GATED),
@@ -304,7 +306,7 @@ def test_every_kind_of_kernel_has_an_efficiency() -> None:
     assert all(f"{kind}_time" in fields for kind in STEP_KINDS if kind)
 
 
-@pytest.mark.parametrize(
+@try_each(
     "name",
     [
         "deepspeed",

@@ -9,6 +9,8 @@ import pytest
 from parcost import Study
 from parcost_plugins.vocabulary import FusedAttention, Gemm
 
+from ..rows import try_each
+
 StudyOf = Callable[..., Study]
 
 
@@ -56,8 +58,8 @@ def test_a_tied_head_multiplies_as_well(study_of: StudyOf) -> None:
     assert forward_flops(study, "matmul") == 2 * (12 * layer + 50_257 * 768)
 
 
-@pytest.mark.parametrize("tp", [1, 2, 4, 8])
-@pytest.mark.parametrize("model", ["gpt3_175b", "llama2_7b", "llama3_70b"])
+@try_each("tp", [1, 2, 4, 8])
+@try_each("model", ["gpt3_175b", "llama2_7b", "llama3_70b"])
 def test_products_over_the_ranks_add_up_to_the_definition(
     study_of: StudyOf, model: str, tp: int
 ) -> None:
@@ -79,7 +81,7 @@ def study_padding(study: Study) -> float:
     return 2 * (group * held.elements - held.total)
 
 
-@pytest.mark.parametrize("tp", [1, 2, 4, 8])
+@try_each("tp", [1, 2, 4, 8])
 def test_the_fused_core_runs_the_causal_half_and_five_halves_of_it_backward(
     study_of: StudyOf, tp: int
 ) -> None:

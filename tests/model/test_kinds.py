@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from parcost import Study
 from parcost_plugins.vocabulary.partition import LayerKind, kinds, recomputed_layers, select_counts
 
+from ..rows import try_each
+
 StudyOf = Callable[..., Study]
 
 SHAPE = "hidden = 64, heads = 4, ffn = 128, vocabulary = 100"
@@ -54,8 +56,8 @@ def test_layers_that_predict_stand_on_the_last_stage_with_experts(study_of: Stud
     assert select_counts(kinds(study), moe=True) == (28, 31)
 
 
-@pytest.mark.parametrize(
-    ("how", "expected"),
+@try_each(
+    "how, expected",
     [
         ("every = 1", (7, 9, 9, 7)),
         ("every = 2", (4, 4, 5, 3)),  # layers 0, 2, ...: 0-6 has 4, 7-15 has 4, 16-24 has 5

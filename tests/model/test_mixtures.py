@@ -10,6 +10,7 @@ from parcost import Study, Work
 from parcost_plugins.vocabulary import Gemm, Layout, Stream, Training
 
 from ..evaluation import model_memory
+from ..rows import try_each
 
 StudyOf = Callable[..., Study]
 
@@ -319,8 +320,8 @@ def test_a_sweep_over_degrees_equals_its_points(study_of: StudyOf, layout: str) 
             assert found == pytest.approx(one.flops, rel=1e-12), one.name
 
 
-@pytest.mark.parametrize(
-    ("routing", "padding"),
+@try_each(
+    "routing, padding",
     [
         ("distribution = balanced", 1.0),
         ("distribution = measured, loads = [200, 100, 100, 100, 100, 100, 100, 100]", 1.0),

@@ -15,6 +15,7 @@ from parcost_plugins.model.elementwise import copies
 from parcost_plugins.vocabulary import Gemm, Stream
 
 from ..evaluation import model_memory
+from ..rows import try_each
 
 #: Two sequences of 33 tokens: half of the 66 on a rank where the sequence is shared.
 T, OWN = 66, 33
@@ -403,8 +404,8 @@ def test_tokens_of_several_experts_are_sorted(experts: int, kernels: int) -> Non
     assert found[:2] == (2 * 2 * 2 * (33 * 6 * 3 / 3) * 96 if kernels else 0, kernels)
 
 
-@pytest.mark.parametrize(
-    ("routing", "sorted_"),
+@try_each(
+    "routing, sorted_",
     [
         ("", True),
         ("deduplicate = on", False),
@@ -463,8 +464,8 @@ NARROW = "precision own extends bf16 { narrow = fp8, kept = 1 B }"
 OFFLOAD = "offload { activations = 25 % }"
 
 
-@pytest.mark.parametrize(
-    ("model", "layout", "framework", "training", "extra"),
+@try_each(
+    "model, layout, framework, training, extra",
     [
         (DENSE, LAYOUT, EAGER, "dropout = on", OFFLOAD),
         (DENSE, LAYOUT, "keeps_gathers = on", "precision = own", NARROW),
@@ -472,13 +473,25 @@ OFFLOAD = "offload { activations = 25 % }"
         (DENSE, LAYOUT, "loss = eager", "loss_chunks = 3, dropout = on, flash_attention = off", ""),
         (DENSE.replace("biases = on", "gated = off", 1), LAYOUT, "loss = logits", "", ""),
         (DENSE, LAYOUT, "loss = gradient", "loss_chunks = 3, precision = own", NARROW),
-        (DENSE, LAYOUT, "loss = eager", "precision = own", "precision own extends bf16 { activation = 8 B }"),
+        (
+            DENSE,
+            LAYOUT,
+            "loss = eager",
+            "precision = own",
+            "precision own extends bf16 { activation = 8 B }",
+        ),
         (LATENT, LAYOUT, "", "precision = own", NARROW),
         (LATENT, "tp = 2", "", "recompute = full", ""),
         (MIXTURE, EXPERTS, "router_weights = input", "precision = own", NARROW),
-        (MIXTURE.replace("clamped", "gated = off, clamped"), EXPERTS, "router_weights = output", "", ""),
+        (
+            MIXTURE.replace("clamped", "gated = off, clamped"),
+            EXPERTS,
+            "router_weights = output",
+            "",
+            "",
+        ),
     ],
-)  # fmt: skip
+)
 def test_formulas_of_tensors_compute_their_bytes(
     model: str, layout: str, framework: str, training: str, extra: str
 ) -> None:
@@ -528,7 +541,7 @@ def test_tensors_of_a_dense_layer() -> None:
     assert gathered["layer input"] == 2 * one
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3])
+@try_each("count", [0, 1, 2, 3])
 def test_a_layer_keeps_the_inputs_of_its_norms(count: int) -> None:
     model = DENSE.replace("norms = 5", f"norms = {count}")
     found = layers_keep(study_of(model, framework=EAGER))
@@ -647,16 +660,26 @@ COMPILED = "remakes_elementwise = on, mode = compiled"
 NORMED = "compressed queries, normed; compressed keys and values, normed"
 
 
-@pytest.mark.parametrize(
-    ("model", "framework", "extra", "expected"),
+@try_each(
+    "model, framework, extra, expected",
     [
-        (DENSE, EAGER, "recompute { norms = on }", "attention input; MLP input; what norms keep in fp32 and behind it"),
+        (
+            DENSE,
+            EAGER,
+            "recompute { norms = on }",
+            "attention input; MLP input; what norms keep in fp32 and behind it",
+        ),
         (DENSE, EAGER, "recompute { activation = on }", "activated gate; MLP activation"),
         (DENSE, EAGER, "recompute { mlp = on }", "MLP gate and up; activated gate; MLP activation"),
         (DENSE, COMPILED, "", "attention input; MLP input; MLP activation"),
         (DENSE, f"{COMPILED}", "kernels { mode = eager }", ""),
         (DENSE, "remakes_elementwise = on, mode = eager", "", ""),
-        (DENSE, "remakes_elementwise = on", "kernels { mode = compiled }", "attention input; MLP input; MLP activation"),
+        (
+            DENSE,
+            "remakes_elementwise = on",
+            "kernels { mode = compiled }",
+            "attention input; MLP input; MLP activation",
+        ),
         (DENSE, "mode = compiled", "", ""),
         (LATENT, "", "recompute { up_projection = on }", f"queries; keys; values; {NORMED}"),
         (LATENT, "", "recompute { norms = on }", "attention input; MLP input"),
@@ -664,15 +687,19 @@ NORMED = "compressed queries, normed; compressed keys and values, normed"
         (MIXTURE, "", "recompute { norms = on }", "attention input; mixture input"),
         (MIXTURE, "", "recompute { activation = on }", ACTIVATIONS),
         (
-            MIXTURE, "", "recompute { moe = on }",
+            MIXTURE,
+            "",
+            "recompute { moe = on }",
             f"router logits and probabilities; tokens at routed experts; {GATES}; {ACTIVATIONS}",
         ),
         (
-            MIXTURE, COMPILED, "",
+            MIXTURE,
+            COMPILED,
+            "",
             f"attention input; mixture input; {ACTIVATIONS}",
         ),
     ],
-)  # fmt: skip
+)
 def test_recomputed_tensors_are_not_saved(
     model: str, framework: str, extra: str, expected: str
 ) -> None:
@@ -682,8 +709,8 @@ def test_recomputed_tensors_are_not_saved(
     assert not recomputed_tensors(study) & set(layers_keep(study))
 
 
-@pytest.mark.parametrize(
-    ("gated", "recompute", "expected"),
+@try_each(
+    "gated, recompute, expected",
     [
         ("on", "", ""),
         ("on", "keep_qkv = on", "queries; keys; values"),
@@ -691,10 +718,14 @@ def test_recomputed_tensors_are_not_saved(
         ("on", "keep_output = on", "MLP norm input"),
         ("on", "keep_up = on", "MLP gate and up"),
         ("on", "keep_down = on", "MLP output"),
-        ("on", "alternate = on", "queries; values; attention output; softmax statistics; MLP gate; MLP output"),
+        (
+            "on",
+            "alternate = on",
+            "queries; values; attention output; softmax statistics; MLP gate; MLP output",
+        ),
         ("off", "alternate = on", "queries; values; attention output; softmax statistics; MLP up"),
     ],
-)  # fmt: skip
+)
 def test_tensors_saved_beside_the_input_of_a_recomputed_layer(
     gated: str, recompute: str, expected: str
 ) -> None:
@@ -726,10 +757,15 @@ def test_scores_in_memory_are_made_again_with_the_output_of_their_core() -> None
     assert "attention output" in recomputed_tensors(study)
 
 
-@pytest.mark.parametrize(
-    ("loss", "chunks", "held", "passing"),
+@try_each(
+    "loss, chunks, held, passing",
     [
-        ("eager", 1, {"loss softmax": 4}, {"logits gradient": 2, "gradients of the loss in fp32": 12 - 2}),
+        (
+            "eager",
+            1,
+            {"loss softmax": 4},
+            {"logits gradient": 2, "gradients of the loss in fp32": 12 - 2},
+        ),
         ("softmax", 1, {"loss softmax": 4}, {"logits gradient": 2}),
         ("logits", 1, {"loss logits": 2}, {"logits gradient": 2}),
         ("gradient", 1, {"loss gradient": 2}, {}),
@@ -737,7 +773,7 @@ def test_scores_in_memory_are_made_again_with_the_output_of_their_core() -> None
         ("softmax", 3, {}, {"logits": 2 / 3, "loss softmax": 4 / 3}),
         ("logits", 2, {}, {"logits": 2 / 2}),
     ],
-)  # fmt: skip
+)
 def test_tensors_of_a_loss(
     loss: str, chunks: int, held: dict[str, float], passing: dict[str, float]
 ) -> None:

@@ -9,6 +9,8 @@ import pytest
 from parcost import Study
 from parcost_plugins.vocabulary import Gemm, Stream, Training
 
+from ..rows import try_each
+
 StudyOf = Callable[..., Study]
 
 M = 2048  # tokens of a micro-batch
@@ -204,8 +206,8 @@ def test_recomputation_that_stops_early_makes_no_more_than_backward_reads(
     assert again["residual additions"] == (1 + last) * layers
 
 
-@pytest.mark.parametrize(
-    ("more", "last"),
+@try_each(
+    "more, last",
     [
         ("", 0),
         ("recompute { stops_early = off }", 1),  # checkpoints that re-enter autograd
@@ -265,9 +267,7 @@ def test_attention_and_mlp_side_by_side_are_one_pair(study_of: StudyOf) -> None:
     assert "MLP, by rows" not in hosts
 
 
-@pytest.mark.parametrize(
-    ("model", "norms"), [("llama3_8b", 2), ("gemma2_2b", 4), ("phi2", 1), ("palm_8b", 1)]
-)
+@try_each("model, norms", [("llama3_8b", 2), ("gemma2_2b", 4), ("phi2", 1), ("palm_8b", 1)])
 def test_a_layer_runs_the_norms_that_it_has(study_of: StudyOf, model: str, norms: int) -> None:
     study = study_of(model)
     (ran,) = [op for op in study.operators if op.name == "layer norms" and op.pass_ == "F"]

@@ -10,6 +10,8 @@ import parcost
 from parcost import Study
 from parcost.engine.evaluation import diagnose
 
+from ..rows import try_each
+
 StudyOf = Callable[..., Study]
 
 # Each counted once by hand from the architecture; the vocabulary is not padded.
@@ -34,7 +36,7 @@ def on_stage(study: Study, stage: int) -> float:
     return sum(held.elements * held.count[stage] for held in study.parameters)
 
 
-@pytest.mark.parametrize("model", TOTALS)
+@try_each("model", TOTALS)
 def test_totals_equal_the_published_models_exactly(study_of: StudyOf, model: str) -> None:
     assert total(study_of(model)) == TOTALS[model]
 
@@ -46,8 +48,8 @@ def test_the_total_does_not_depend_on_the_layout(study_of: StudyOf) -> None:
     assert found == {TOTALS["llama3_8b"]}
 
 
-@pytest.mark.parametrize("tp", [1, 2, 4, 8])
-@pytest.mark.parametrize("model", ["llama2_13b", "llama3_70b", "llama31_405b"])
+@try_each("tp", [1, 2, 4, 8])
+@try_each("model", ["llama2_13b", "llama3_70b", "llama31_405b"])
 def test_shards_and_copies_over_the_ranks_add_up_to_the_total(
     study_of: StudyOf, model: str, tp: int
 ) -> None:
@@ -56,7 +58,7 @@ def test_shards_and_copies_over_the_ranks_add_up_to_the_total(
     assert held == TOTALS[model]
 
 
-@pytest.mark.parametrize("pp", [1, 2, 4, 8])
+@try_each("pp", [1, 2, 4, 8])
 def test_stages_add_up_to_the_total(study_of: StudyOf, pp: int) -> None:
     study = study_of("llama3_8b", layout=f"pp = {pp}")
     assert sum(on_stage(study, x) for x in range(pp)) == TOTALS["llama3_8b"]
@@ -125,7 +127,7 @@ def test_parts_say_where_they_stand(study_of: StudyOf) -> None:
     ]
 
 
-@pytest.mark.parametrize(("kv", "holds"), [(12, True), (4, True), (1, True), (5, False)])
+@try_each("kv, holds", [(12, True), (4, True), (1, True), (5, False)])
 def test_query_heads_share_kv_heads_evenly(study_of: StudyOf, kv: int, holds: bool) -> None:
     model = f"model m {{ layers = 1, hidden = 768, heads = 12, kv_heads = {kv}, vocabulary = 8 }}"
     study = study_of(model)
@@ -150,7 +152,7 @@ EMBEDDING = 128_256 * 2048
 LAYER = (1_235_814_400 - EMBEDDING - 2048) / 16
 
 
-@pytest.mark.parametrize(
+@try_each(
     "kind, chunks, layers",
     [
         ("zb_v", 2, 4),
@@ -196,8 +198,8 @@ def test_a_v_that_does_not_exist_is_refused_by_its_rule() -> None:
 WIDE = "layers = 2, hidden = 512, heads = 8, kv_heads = 2, ffn = 1024, vocabulary = 100"
 
 
-@pytest.mark.parametrize(
-    ("more", "added"),
+@try_each(
+    "more, added",
     [
         ("qk_norm = on", 2 * 2 * 64),
         ("qk_norm = on, qk_norm_whole = on", 2 * (8 + 2) * 64),

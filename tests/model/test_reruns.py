@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from parcost import Study
 from parcost_plugins.vocabulary import FusedAttention
+
+from ..rows import try_each
 
 StudyOf = Callable[..., Study]
 
 
-@pytest.mark.parametrize(
-    ("framework", "recompute", "again"),
+@try_each(
+    "framework, recompute, again",
     [
         ("megatron_core", "selective", True),
         ("nemo", "selective", True),

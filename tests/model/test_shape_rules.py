@@ -9,6 +9,8 @@ import pytest
 import parcost
 from parcost import Study
 
+from ..rows import try_each
+
 StudyOf = Callable[..., Study]
 
 SHAPE = "layers = 4, hidden = 512, heads = 8, ffn = 512, vocabulary = 100"
@@ -24,8 +26,8 @@ def failures(study: Study) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("more", "id", "message"),
+@try_each(
+    "more, id, message",
     [
         ("shared_experts = 1", "experts-shared", "`experts` is 0"),
         ("dense_first = 1", "experts-dense-first", "`experts` is 0"),
@@ -45,8 +47,8 @@ def test_attributes_that_contradict_one_another(
     assert message in found[id]
 
 
-@pytest.mark.parametrize(
-    ("more", "broken"),
+@try_each(
+    "more, broken",
     [
         ("experts = 1, shared_experts = 1", []),
         ("experts = 1, top_k = 1, dense_first = 4", []),
@@ -66,8 +68,8 @@ def test_one_is_enough(study_of: StudyOf, more: str, broken: list[str]) -> None:
     assert list(failures(study_of(f"model m {{ {SHAPE}, {more} }}"))) == broken
 
 
-@pytest.mark.parametrize(
-    ("training", "holds"),
+@try_each(
+    "training, holds",
     [
         ("document = 2048", True),
         ("document = 2049", False),
@@ -106,8 +108,8 @@ def test_documents_that_do_not_fit_their_sequence(
     assert message in found[id]
 
 
-@pytest.mark.parametrize(
-    ("recompute", "id"),
+@try_each(
+    "recompute, id",
     [
         ("every = 2", "recompute-layers"),
         ("layers = 2", "recompute-layers"),

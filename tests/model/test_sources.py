@@ -12,6 +12,8 @@ import pytest
 import parcost_plugins
 from parcost import Study
 
+from ..rows import try_each
+
 StudyOf = Callable[..., Study]
 
 PLUGINS = Path(parcost_plugins.__file__).parent
@@ -51,7 +53,7 @@ MODELS = {
 NOMINAL = "model own { layers = 32, hidden = 4096, parameters = 8 G, saved = 34 B * hidden }"
 
 
-@pytest.mark.parametrize(("model", "training"), [*MODELS.items(), (NOMINAL, "")])
+@try_each("model, training", [*MODELS.items(), (NOMINAL, "")])
 def test_a_paper_without_experts_is_not_cited_for_experts(
     study_of: StudyOf, model: str, training: str
 ) -> None:

@@ -10,6 +10,8 @@ import parcost
 from parcost import Check, Figure
 from parcost_plugins.calculators.networks import sharing
 
+from ..rows import try_each
+
 
 def answers(text: str) -> list[Any]:
     (study,) = parcost.load_text(text)[0].studies()
@@ -123,7 +125,7 @@ def test_devices_divide_into_two_groups_or_more(groups: int, wrong: list[str]) -
 # --- fat trees and rails ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@try_each(
     "devices, levels, leaves, spines, cores, across, latency",
     [
         # switches of ten ports, of which six go down and four up
@@ -188,7 +190,7 @@ def test_three_levels_of_switches_join_no_more_than_they_have_ports_for() -> Non
 # --- tori ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@try_each(
     "sizes, wrap, links, across, hops, injection",
     [
         # 4 x 3: two rings across the middle of four, of three places each

@@ -10,6 +10,8 @@ import pytest
 import parcost
 from parcost import Diagnostic
 
+from ..rows import try_each
+
 
 def figures(text: str) -> dict[str, Any]:
     """Return the figures of a study that is calculations alone, by what follows the label."""
@@ -37,7 +39,7 @@ def network(kind: str, devices: int, **given: Any) -> str:
 # --- dragonflies --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("groups", [2, 3, 4, 5, 6, 7])
+@try_each("groups", [2, 3, 4, 5, 6, 7])
 def test_the_links_of_a_dragonfly_across_a_half_cut_are_those_counted(groups: int) -> None:
     """One link for each pair of groups: all are counted, on every cut in halves."""
     found = figures(network("dragonfly", 4 * groups, groups=groups, global_links=groups - 1))
@@ -93,8 +95,8 @@ def tree(devices: int, radix: int) -> tuple[int, int, int]:
     return leaves, spines, -(-spines * half // radix)
 
 
-@pytest.mark.parametrize("radix", [4, 8, 64])
-@pytest.mark.parametrize("share", [0.01, 0.1, 0.25, 0.5, 1.0])
+@try_each("radix", [4, 8, 64])
+@try_each("share", [0.01, 0.1, 0.25, 0.5, 1.0])
 def test_a_fat_tree_has_the_switches_that_building_it_takes(radix: int, share: float) -> None:
     devices = max(int(radix**3 / 4 * share), 1)
     found = figures(network("fat_tree", devices, radix=radix))
@@ -148,10 +150,8 @@ def neighbours(sizes: tuple[int, ...], wrap: bool) -> set[frozenset[tuple[int, .
     return links
 
 
-@pytest.mark.parametrize(
-    "sizes", [(8,), (2,), (4, 4), (4, 8), (2, 4), (1, 4), (4, 4, 8), (2, 2, 2)]
-)
-@pytest.mark.parametrize("wrap", [True, False])
+@try_each("sizes", [(8,), (2,), (4, 4), (4, 8), (2, 4), (1, 4), (4, 4, 8), (2, 2, 2)])
+@try_each("wrap", [True, False])
 def test_a_torus_has_the_links_and_the_narrowest_cut_that_drawing_it_shows(
     sizes: tuple[int, ...], wrap: bool
 ) -> None:
@@ -197,7 +197,7 @@ def test_an_overhead_is_a_share_of_compute_and_a_smaller_one_of_the_step() -> No
 # --- mistakes -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@try_each(
     "text, id, message, help",
     [
         (

@@ -10,6 +10,8 @@ import parcost
 from parcost import Figure
 from parcost_plugins.calculators.networks.sharing import ActiveFlow, finish
 
+from ..rows import try_each
+
 RESOURCES = "abcd"
 ROUTES = st.lists(st.sampled_from(RESOURCES), min_size=1, max_size=4, unique=True)
 BANDWIDTHS = st.fixed_dictionaries({r: st.floats(1.0, 100.0) for r in RESOURCES})
@@ -145,7 +147,7 @@ def test_an_exchange_in_two_levels_sends_fewer_and_larger_messages() -> None:
     assert found["port_bytes"] == 56e6
 
 
-@pytest.mark.parametrize("g, k", [(1, 4), (2, 3), (4, 4), (8, 2), (3, 5), (8, 1)])
+@try_each("g, k", [(1, 4), (2, 3), (4, 4), (8, 2), (3, 5), (8, 1)])
 def test_bytes_and_messages_are_those_of_every_pair_of_ranks(g: int, k: int) -> None:
     """Rank 0 sends one block to each rank; those to its place in other nodes stay on its rail."""
     text = f"""

@@ -18,6 +18,7 @@ from parcost_plugins.operations.resources import draw
 from parcost_plugins.vocabulary import Checkpoint, Energy
 
 from ..evaluation import faultless_result
+from ..rows import try_each
 
 CARD = """
 device card {
@@ -140,8 +141,8 @@ def checkpoint_figures(text: str) -> Any:
     return checkpoint_cost(of, of[Checkpoint])
 
 
-@pytest.mark.parametrize(
-    ("cluster", "seconds"),
+@try_each(
+    "cluster, seconds",
     [
         ("", None),  # of how many nodes, nothing says
         ("cluster { device = card, devices = 16, fabric = wire }", None),  # that has no nodes

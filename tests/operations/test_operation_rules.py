@@ -6,6 +6,8 @@ import pytest
 
 import parcost
 
+from ..rows import try_each
+
 JOB = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -21,8 +23,8 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
     return {d.id: d for d in report.diagnostics}
 
 
-@pytest.mark.parametrize(
-    ("rule", "text", "says"),
+@try_each(
+    "rule, text, says",
     [
         (
             "run-known-twice",

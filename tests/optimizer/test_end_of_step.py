@@ -11,6 +11,8 @@ from parcost import Study
 from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Parameters
 
+from ..rows import try_each
+
 Bind = Callable[..., Study]
 
 
@@ -49,8 +51,8 @@ def test_a_buffer_of_gradients_is_zeroed(bind: Bind, zero: int, bytes_: float) -
     assert "zeroing of the gradient buffer" not in terms(bind(parameters=[parameters_record(1e9)]))
 
 
-@pytest.mark.parametrize(
-    ("values", "bytes_"),
+@try_each(
+    "values, bytes_",
     [
         ({"sharding.bucket_copy": "on"}, 2 * (4 + 2) * 1e9),
         ({"sharding.bucket_copy": "on", "cluster.devices": 1}, 0),
@@ -74,8 +76,8 @@ def test_buckets_that_are_no_views_are_filled_and_emptied(
 AVERAGES = "framework divides { gradient_average = scaled, gradient_check = on }\n"
 
 
-@pytest.mark.parametrize(
-    ("values", "scaling", "check"),
+@try_each(
+    "values, scaling, check",
     [
         # 8 ranks; gradients of 4 B are read and written, and read for the norm
         ({}, 8e9, 4e9),
@@ -229,14 +231,14 @@ def test_the_device_skips_updates_of_the_host(bind: Bind, where: str, bytes_: fl
     assert found.bytes_ == bytes_
 
 
-@pytest.mark.parametrize(
-    ("fused", "expected"),
+@try_each(
+    "fused, expected",
     [
         ("on", {"table": (2 * 5 + 3) * 2}),
         ("off", {"table": 2 * 5 + 3, "matrix": (2 * 5 + 3) * 7, "experts": (2 * 5 + 3) * 11}),
     ],
 )
-@pytest.mark.parametrize(("zero", "shards", "of_experts"), [(1, 1, 1), (2, 8, 2), (3, 8, 2)])
+@try_each("zero, shards, of_experts", [(1, 1, 1), (2, 8, 2), (3, 8, 2)])
 def test_gradients_that_no_product_adds_are_read_added_and_written(
     bind: Bind, fused: str, expected: dict[str, int], zero: int, shards: int, of_experts: int
 ) -> None:

@@ -7,6 +7,8 @@ import pytest
 import parcost
 from parcost import Study, Work
 
+from ..rows import try_each
+
 #: Of 16 ranks with 8192 tokens each: elements of outputs and queries, of keys and values.
 OUT, KEYS, R = 8192 * 128 * 128, 8192 * 8 * 2 * 128, 16
 
@@ -36,9 +38,9 @@ def terms_of(study: Study) -> dict[tuple[str, str], Work]:
     }
 
 
-@pytest.mark.parametrize("algorithm", ["all_gather", "ring"])
-@pytest.mark.parametrize(
-    ("mode", "forward", "backward"),
+@try_each("algorithm", ["all_gather", "ring"])
+@try_each(
+    "mode, forward, backward",
     [
         # casts 6 B, two differences 12 each and a product 8; sums 10, of halves 5 and joined 8
         (

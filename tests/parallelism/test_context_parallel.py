@@ -20,6 +20,8 @@ from parcost_plugins.vocabulary.attention_mask import (
 )
 from parcost_plugins.vocabulary.context import blocks_of_keys
 
+from ..rows import try_each
+
 # Llama-3.1 405B has 128 query heads and 8 key and value heads of 128 in each of 126 layers.
 S = 131_072
 
@@ -128,8 +130,8 @@ def test_gradients_in_fp32_make_backward_three_times_forward() -> None:
     assert backward.seconds == pytest.approx(3 * 15 * 33_554_432 / 50e9, rel=1e-12)
 
 
-@pytest.mark.parametrize("cp", [2, 4, 8, 16])
-@pytest.mark.parametrize("rate", [2e9, 10e9, 200e9])
+@try_each("cp", [2, 4, 8, 16])
+@try_each("rate", [2e9, 10e9, 200e9])
 def test_each_step_takes_the_longer_of_work_and_send(cp: int, rate: float) -> None:
     of = result(f"cp = {cp}", rate=f"{rate / 1e9:g} GB/s", sequence=16_384)
     tokens = 16_384 / cp
@@ -189,8 +191,8 @@ def test_one_share_of_the_sequence_makes_the_slowest_rank_2c_minus_1_over_c_slow
             assert (core[pass_] + extra) / core[pass_] == pytest.approx((2 * cp - 1) / cp)
 
 
-@pytest.mark.parametrize(
-    ("training", "sequence", "windowed"),
+@try_each(
+    "training, sequence, windowed",
     [
         ("", 64, False),
         ("", 64, True),
@@ -624,7 +626,7 @@ def test_exposed_time_is_neither_negative_nor_more_than_was_sent(
     assert step >= alone * (1 - 1e-12)
 
 
-@pytest.mark.parametrize(("tp", "heads"), [(2, 4), (8, 1), (16, 1), (32, 1)])
+@try_each("tp, heads", [(2, 4), (8, 1), (16, 1), (32, 1)])
 def test_ranks_beyond_the_kv_heads_pass_copies_on(tp: int, heads: int) -> None:
     # Llama 3.1 405B has 8 of them: from 8 ranks on, each has one whole head to pass on.
     of = study(f"tp = {tp}, cp = 2", devices=64)

@@ -18,6 +18,8 @@ from parcost.engine.evaluation import diagnose
 from parcost_plugins.parallelism.context.exchange import exchange
 from parcost_plugins.parallelism.context.figures import _regime_text
 
+from ..rows import try_each
+
 SPEC = """
 device plain {{
   memory = 800 GiB, memory_bandwidth = 1 TB/s, bf16 = 100 TFLOPS dense, multiprocessors = 100
@@ -444,8 +446,8 @@ def failures(**more: Any) -> dict[str, Any]:
     return {c.id: diagnose(c, of) for c in own_terms(of, "checks") if not np.all(c.holds)}
 
 
-@pytest.mark.parametrize(
-    ("cp", "sequence", "more", "parts"),
+@try_each(
+    "cp, sequence, more, parts",
     [
         (2, 1002, {}, 4),
         (2, 1004, {}, None),
@@ -481,9 +483,7 @@ def test_a_sequence_divides_into_shares(
         assert sequence % (int(other) * parts // cp) == 0
 
 
-@pytest.mark.parametrize(
-    ("cp", "u", "legal"), [(4, 1, False), (4, 2, True), (4, 3, False), (4, 4, False), (6, 2, True)]
-)
+@try_each("cp, u, legal", [(4, 1, False), (4, 2, True), (4, 3, False), (4, 4, False), (6, 2, True)])
 def test_a_hybrid_trades_within_a_part_of_the_ranks(cp: int, u: int, legal: bool) -> None:
     context = f"algorithm = hybrid, ulysses = {u}"
     sizes = {"layout": f"cp = {cp}", "devices": cp, "sequence": 12_288, "batch": 30}

@@ -17,6 +17,8 @@ import parcost
 from parcost.engine.rules import rules
 from parcost_plugins.vocabulary.partition import layers
 
+from ..rows import try_each
+
 _SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -75,8 +77,8 @@ def test_megatron_shortens_the_first_and_the_last_stage(
     assert not broken_rules(study) & {"layers-divide", "layers-few"}
 
 
-@pytest.mark.parametrize(
-    ("count", "pp", "chunks", "expected"),
+@try_each(
+    "count, pp, chunks, expected",
     [
         (126, 16, 8, (0, *[1] * 126, 0)),  # embedding and head have stages of their own
         (61, 4, 4, (3, *[4] * 14, 2)),
@@ -90,8 +92,8 @@ def test_chunks_are_cut_as_stages_are(
     assert layers(cut("megatron_core", count, pp, chunks)) == expected
 
 
-@pytest.mark.parametrize(
-    ("count", "pp", "expected"),
+@try_each(
+    "count, pp, expected",
     [
         (61, 16, (3, *[4] * 14, 2)),  # 63 = 15 x 4 + 3
         (61, 8, (7, *[8] * 6, 6)),
@@ -107,8 +109,8 @@ def test_torchtitan_counts_both_ends(count: int, pp: int, expected: tuple[int, .
     assert layers(cut("torchtitan", count, pp)) == expected
 
 
-@pytest.mark.parametrize(
-    ("count", "pp", "expected"),
+@try_each(
+    "count, pp, expected",
     [
         (61, 16, (*[4] * 13, *[3] * 3)),
         (62, 8, (*[8] * 6, 7, 7)),

@@ -17,7 +17,7 @@ from parcost.engine.reduce import evaluate
 from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Parameters
 
-from ..rows import mark_most
+from ..rows import mark_most, try_each
 
 Bind = Callable[..., Study]
 
@@ -79,7 +79,7 @@ def test_zero_1_scatters_gradients_and_gathers_parameters(bind: Bind) -> None:
     assert gather.when == "end"
 
 
-@pytest.mark.parametrize("zero", range(4))
+@try_each("zero", range(4))
 def test_one_replica_costs_nothing(bind: Bind, zero: int) -> None:
     parameters = [parameters_record(1e9, (8.0,)), parameters_record(1e8, place="before")]
     study = bind({"cluster.devices": 1, "layout.zero": zero}, parameters=parameters)
@@ -318,7 +318,7 @@ def test_compute_is_slower_while_traffic_hides_under_it(bind: Bind) -> None:
 # --- an embedding that the head shares ----------------------------------------------------
 
 
-@pytest.mark.parametrize(("zero", "shards"), [(0, 1), (1, 1), (2, 2), (3, 2)])
+@try_each("zero, shards", [(0, 1), (1, 1), (2, 2), (3, 2)])
 def test_a_shared_embedding_is_added_up_by_both_ends(bind: Bind, zero: int, shards: int) -> None:
     # two replicas of four stages: from ZeRO 2 on each replica keeps half of the gradients
     parameters = [

@@ -14,6 +14,7 @@ from parcost_plugins.calculators.data.buckets import exposed_seconds
 from parcost_plugins.vocabulary import Parameters
 
 from ..evaluation import calculate
+from ..rows import try_each
 
 Bind = Callable[..., Study]
 
@@ -26,9 +27,9 @@ def event_model(ready: list[float], times: list[float]) -> float:
     return done - ready[-1]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 16, 100])
-@pytest.mark.parametrize("each", [0.001, 0.1, 0.5, 3.0])
-@pytest.mark.parametrize("backward", [0.1, 1.0, 20.0])
+@try_each("count", [1, 2, 3, 7, 16, 100])
+@try_each("each", [0.001, 0.1, 0.5, 3.0])
+@try_each("backward", [0.1, 1.0, 20.0])
 def test_equal_buckets_show_what_the_event_model_shows(
     count: int, each: float, backward: float
 ) -> None:
@@ -196,8 +197,8 @@ def test_buckets_that_cost_nothing_have_no_best_number() -> None:
     assert found["free.best_cost"] == 0.0  # 20 ms under 200 ms: the last bucket is nothing
 
 
-@pytest.mark.parametrize(
-    ("framework", "late"),
+@try_each(
+    "framework, late",
     [
         # A layer of 8 experts has 24 matrices of 2^20. Buckets of 4e6 hold two up projections of
         # 2 x 2^20, or four down projections. One bucket is gathered ahead of each module.

@@ -11,6 +11,8 @@ import parcost
 from parcost_plugins.calculators.data.layers import timeline
 from parcost_plugins.vocabulary import FsdpSketch
 
+from ..rows import try_each
+
 
 def answers(text: str) -> tuple[dict[str, Any], dict[str, parcost.Section]]:
     """Return the figures of a text without their label, and its sections."""
@@ -122,7 +124,7 @@ def test_the_timeline_of_buckets_says_when_each_is_full_and_travels() -> None:
     assert [x for row in rows for x in row] == pytest.approx([x for row in expected for x in row])
 
 
-@pytest.mark.parametrize(("count", "rows"), [(1, None), (2, 2), (64, 64), (65, None)])
+@try_each("count, rows", [(1, None), (2, 2), (64, 64), (65, None)])
 def test_a_timeline_is_shown_of_as_many_buckets_as_can_be_read(
     count: int, rows: int | None
 ) -> None:
@@ -138,8 +140,8 @@ EXCHANGE = """exchange e {{
   period = 7, fragments = 3, scale = 2 B, block = 16, {method} }}"""
 
 
-@pytest.mark.parametrize(
-    ("method", "each"),
+@try_each(
+    "method, each",
     [
         ("none", 4.0),
         ("fp16", 2.0),
@@ -281,8 +283,8 @@ def sketch(forward: float, backward: float, gather: float, reduce: float, **more
     return FsdpSketch(forward=forward, backward=backward, gather=gather, reduce=reduce, **given)
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
+@try_each(
+    "given, expected",
     [
         (  # everything hides but the first gathers and the last reduction
             sketch(5.0, 7.0, 3.0, 2.0),
@@ -373,8 +375,8 @@ def test_four_layers_and_their_traffic(more: str, backward: int, again: int, tex
     )
 
 
-@pytest.mark.parametrize(
-    ("layers", "more", "rows", "notes"),
+@try_each(
+    "layers, more, rows, notes",
     [
         (13, "keep_last = on", 64, []),
         (16, "reshard = off", 64, []),

@@ -8,6 +8,7 @@ import pytest
 
 from parcost import Work
 
+from ..rows import try_each
 from .data_terms import FOUR, LOW_RANK, Bind, once_terms, ours, parameters_record
 
 
@@ -103,8 +104,8 @@ def test_one_replica_compresses_nothing(bind: Bind) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("values", "every"),
+@try_each(
+    "values, every",
     [
         ({"layout.zero": 1}, False),
         ({"layout.zero": 2}, True),

@@ -13,6 +13,7 @@ from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Parameters
 
 from ..evaluation import calculate
+from ..rows import try_each
 
 Bind = Callable[..., Study]
 
@@ -37,8 +38,8 @@ def reduction(study: Study) -> Any:
 # --- in a step: eight ranks, 1 GB/s, no latency ------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "seconds"),
+@try_each(
+    "method, seconds",
     [
         ("none", 2 * 7 / 8 * 4.0),
         ("fp16", 2 * 7 / 8 * 2.0),
@@ -75,7 +76,7 @@ def test_a_reduce_scatter_needs_the_first_half_of_the_exchange(bind: Bind) -> No
     assert reduction(study).seconds == pytest.approx(7 / 8 * (1 + 4 / 256))
 
 
-@pytest.mark.parametrize(("zero", "times"), [(0, 1), (1, 1), (2, 3), (3, 3)])
+@try_each("zero, times", [(0, 1), (1, 1), (2, 3), (3, 3)])
 def test_compressing_streams_as_often_as_gradients_are_reduced(
     bind: Bind, zero: int, times: int
 ) -> None:
@@ -94,9 +95,7 @@ def test_low_rank_multiplies_as_well(bind: Bind) -> None:
     assert lines["gradient compression"] == pytest.approx(20 * n / 0.5e12 + flops / 100e12)
 
 
-@pytest.mark.parametrize(
-    ("method", "bytes_"), [("one_bit", 4e9), ("top_k", 4e9), ("power_sgd", 4e9), ("int8", 0.0)]
-)
+@try_each("method, bytes_", [("one_bit", 4e9), ("top_k", 4e9), ("power_sgd", 4e9), ("int8", 0.0)])
 def test_unsent_gradients_are_kept_for_the_next_step(
     bind: Bind, method: str, bytes_: float
 ) -> None:
@@ -113,8 +112,8 @@ def test_steps_that_make_less_progress_count_more(bind: Bind) -> None:
     assert found["dp_volume_replicas"] == pytest.approx(7e9)
 
 
-@pytest.mark.parametrize("method", ["top_k", "power_sgd", "one_bit"])
-@pytest.mark.parametrize("zero", [1, 2, 3])
+@try_each("method", ["top_k", "power_sgd", "one_bit"])
+@try_each("zero", [1, 2, 3])
 def test_methods_that_need_whole_gradients_refuse_zero(bind: Bind, method: str, zero: int) -> None:
     study = compressed_study(bind, method, layout__zero=zero)
     checks = {check.id: check for _, check in study.contributions("checks")}
@@ -165,8 +164,8 @@ def test_a_ring_of_1024_ranks_sends_a_terabyte_and_a_half_each() -> None:
     assert found["e.gradients"] == pytest.approx(700e9)
 
 
-@pytest.mark.parametrize(
-    ("elements", "size", "limit"),
+@try_each(
+    "elements, size, limit",
     [(0.025e9, 4, 200e6), (0.34e9, 2, 1.36e9), (7e9, 4, 56e9), (70e9, 2, 280e9)],
 )
 def test_for_many_ranks_a_ring_sends_twice_the_gradients(
@@ -220,8 +219,8 @@ def test_sharding_everything_is_1_5_times_the_traffic_only_with_one_micro_batch(
     assert [found[f"z.against_replicas_{s}"] for s in range(4)] == pytest.approx(against)
 
 
-@pytest.mark.parametrize("zero", [0, 1, 2, 3])
-@pytest.mark.parametrize("m", [1, 4])
+@try_each("zero", [0, 1, 2, 3])
+@try_each("m", [1, 4])
 def test_a_study_sends_what_the_stages_say(bind: Bind, zero: int, m: int) -> None:
     values = {"layout.zero": zero, "training.global_batch": 8 * m, "mixed.gradients": 2}
     study = bind(values, parameters=parameter_records())

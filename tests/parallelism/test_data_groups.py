@@ -20,6 +20,8 @@ from parcost.language.diagnostics import Severity
 from parcost_plugins.parallelism.data.shard_groups import _groups
 from parcost_plugins.vocabulary import Layout, LocalUpdates, Parameters, Sharding
 
+from ..rows import try_each
+
 Bind = Callable[..., Study]
 
 NODES = """
@@ -120,8 +122,8 @@ def test_shards_within_a_node_reduce_inside_and_their_shares_across(bind: Bind) 
     assert (gather.resource, gather.seconds) == ("node", pytest.approx(1 / 2 * 2e9 / 10e9))
 
 
-@pytest.mark.parametrize(("often", "times"), [("step", 1), ("micro_batch", 3)])
-@pytest.mark.parametrize("zero", [2, 3])
+@try_each("often, times", [("step", 1), ("micro_batch", 3)])
+@try_each("zero", [2, 3])
 def test_shares_cross_once_per_step_or_with_every_micro_batch(
     bind: Bind, zero: int, often: str, times: int
 ) -> None:
@@ -376,8 +378,8 @@ def test_an_outer_optimizer_holds_eight_bytes_a_parameter(bind: Bind) -> None:
     assert "outer optimizer state" not in {line.name for line in evaluate(away).memory_lines}
 
 
-@pytest.mark.parametrize(
-    ("values", "id_"),
+@try_each(
+    "values, id_",
     [
         ({"local_updates.workers": 3}, "workers-divide"),
         ({"local_updates.workers": 2, "layout.ep": 2}, "workers-experts"),
@@ -399,8 +401,8 @@ def test_workers_that_cannot_meet_so_are_errors(
     assert "{" not in diagnostic.message
 
 
-@pytest.mark.parametrize(
-    ("workers", "zero", "shard", "groups"),
+@try_each(
+    "workers, zero, shard, groups",
     [
         (1, 0, 1, ("dp", "")),
         (1, 1, 8, ("dp", "")),

@@ -9,6 +9,8 @@ import pytest
 import parcost
 from parcost import Outcome, Study
 
+from ..rows import try_each
+
 _TEXT = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -71,7 +73,7 @@ def test_the_next_zero_stage_holds_no_more_and_recomputing_keeps_less(overlap: s
     assert kept == sorted(kept, reverse=True)
 
 
-@pytest.mark.parametrize("zero", range(4))
+@try_each("zero", range(4))
 def test_a_reduction_shows_no_more_than_it_takes_and_no_less_than_nothing(zero: int) -> None:
     _, outcome = study_and_outcome(layout__zero=zero)
     for line in outcome.ledger:

@@ -11,6 +11,7 @@ from parcost.engine.evaluation import diagnose
 from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Parameters
 
+from ..rows import try_each
 from .data_terms import FOUR, Bind, once_terms, parameters_record
 
 
@@ -92,8 +93,8 @@ def complaints(bind: Bind, values: dict[str, Any]) -> dict[str, Any]:
     return {check.id: diagnose(check, study) for check in checks}
 
 
-@pytest.mark.parametrize(
-    ("values", "failed"),
+@try_each(
+    "values, failed",
     [
         ({}, set()),
         # shares of the ranks that hold the same: 4 x 2, less the other workers

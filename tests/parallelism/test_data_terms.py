@@ -16,6 +16,7 @@ import parcost
 from parcost import Once, Study, Work
 from parcost.report.figures import figures_by_name
 
+from ..rows import try_each
 from .data_terms import FOUR, OVERLAP, Bind, details, once_terms, ours, parameters_record
 
 COPIES = {**FOUR, "kernels.memory_bound": "on"}  # each with its time
@@ -236,8 +237,8 @@ def test_zero_3_gathers_and_reduces_layer_by_layer(bind: Bind) -> None:
     assert {count for name, count in counts.items() if name not in others} == {(1.0,)}
 
 
-@pytest.mark.parametrize(
-    ("more", "hiding"),
+@try_each(
+    "more, hiding",
     [
         ({}, {"F", "B", "W"}),
         ({"sharding__prefetch": 0}, {"F", "W"}),

@@ -11,6 +11,8 @@ from parcost import Diagnostic, Edge, Op, PipelineShape, Schedule, Study, load_t
 from parcost.engine.evaluation import diagnose, rules
 from parcost_plugins.vocabulary import layers
 
+from ..rows import try_each
+
 Bind = Callable[..., Study]
 
 
@@ -125,8 +127,8 @@ def test_layers_that_divide_with_their_ends_pass(bind: Bind) -> None:
     assert not complaints(study, "layers-divide")
 
 
-@pytest.mark.parametrize(
-    ("assignment", "count", "expected"),
+@try_each(
+    "assignment, count, expected",
     [
         ("front", 10, (3, 3, 2, 2)),
         ("fill", 10, (3, 3, 3, 1)),  # 3 is the least that four stages hold 10 in

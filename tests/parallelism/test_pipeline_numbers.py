@@ -13,6 +13,8 @@ from parcost import LONGEST_ORDER, Edge, Op, PipelineShape, Schedule, Study, Wor
 from parcost.engine.evaluation import diagnose
 from parcost_plugins.parallelism.pipeline import _ways_to_divide
 
+from ..rows import try_each
+
 Bind = Callable[..., Study]
 
 
@@ -157,9 +159,7 @@ def test_a_step_is_cut_beside_calculations_too() -> None:
 # --- layers -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("pp", "chunks", "alone"), [(1, 1, False), (1, 2, True), (2, 1, False), (2, 2, False)]
-)
+@try_each("pp, chunks, alone", [(1, 1, False), (1, 2, True), (2, 1, False), (2, 2, False)])
 def test_chunks_take_turns_between_stages(bind: Bind, pp: int, chunks: int, alone: bool) -> None:
     study = bind({"layout.pp": pp, "schedule.chunks": chunks})
     assert bool(failures(study, "chunks-alone")) == alone
@@ -168,8 +168,8 @@ def test_chunks_take_turns_between_stages(bind: Bind, pp: int, chunks: int, alon
 BOTH = {"schedule.count_embedding": "on", "schedule.count_head": "on"}
 
 
-@pytest.mark.parametrize(
-    ("values", "most"),
+@try_each(
+    "values, most",
     [
         ({"layout.pp": 8, "schedule.assignment": "front"}, None),  # eight layers on eight stages
         ({"layout.pp": 4, "schedule.chunks": 2, "schedule.assignment": "front"}, None),
@@ -191,8 +191,8 @@ def test_stages_that_have_nothing_to_do_are_refused(
         assert found["layers-few"].help == f"choose at most {most} stages"
 
 
-@pytest.mark.parametrize(
-    ("values", "divides"),
+@try_each(
+    "values, divides",
     [
         ({"layout.pp": 4, "schedule.chunks": 2}, True),
         ({"layout.pp": 4, "schedule.chunks": 2, "small.layers": 12}, False),
@@ -216,8 +216,8 @@ UNCOUNTED = f"{SHORT} without counted ends"
 DEAL = "deal them unevenly: `schedule.stages = [...]` with "
 
 
-@pytest.mark.parametrize(
-    ("layers", "ends", "pp", "chunks", "ways"),
+@try_each(
+    "layers, ends, pp, chunks, ways",
     [
         (14, 0, 4, 1, ["pp = 2 or 7 divides", COUNT, SHORT, f"{DEAL}2 times 4 and 2 times 3"]),
         (14, 0, 3, 1, ["pp = 2 or 7 divides", SHORT, f"{DEAL}2 times 5 and 1 times 4"]),
@@ -263,8 +263,8 @@ class QueryRecorder(Schedule):
         return "it exists nowhere"
 
 
-@pytest.mark.parametrize(
-    ("batches", "asked"),
+@try_each(
+    "batches, asked",
     [
         ([8, 16, 16, 24], {1, 2, 3}),
         (8, {1}),

@@ -38,6 +38,8 @@ from parcost_plugins.vocabulary.operators import (
     MLP_ROWS,
 )
 
+from ..rows import try_each
+
 Bind = Callable[..., Study]
 
 SPEC = """
@@ -300,8 +302,8 @@ def test_one_rank_cuts_nothing() -> None:
 # --- figures ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("more", "forward", "backward", "sent"),
+@try_each(
+    "more, forward, backward, sent",
     [
         # an all-reduce behind each of two pairs, either way: 3/2 of a message
         (FOUR, 1, 1, 2 * 1.5 * SUMMED),
@@ -411,8 +413,8 @@ def failures(**more: Any) -> dict[str, Any]:
     return {c.id: diagnose(c, of) for c in own_terms(of, "checks") if not np.all(c.holds)}
 
 
-@pytest.mark.parametrize(
-    ("more", "ids"),
+@try_each(
+    "more, ids",
     [
         (FOUR, set()),
         ({"layout": "tp = 8"}, {"heads-divide"}),

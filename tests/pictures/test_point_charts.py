@@ -13,6 +13,8 @@ from parcost.contract.charts import PointFigure, PointTable
 from parcost.report.charts import report_charts
 from parcost_formats.pictures.points import charts as point_charts
 
+from ..rows import try_each
+
 
 @pytest.fixture(scope="module")
 def text(spec: str) -> str:
@@ -142,8 +144,8 @@ def test_the_map_of_a_search_is_the_best_of_all_layouts(spec: str) -> None:
     assert "front" in charts
 
 
-@pytest.mark.parametrize(
-    ("down", "across", "shape"),
+@try_each(
+    "down, across, shape",
     [(30, 50, (20, 20)), (2, 900, (2, 200)), (500, 3, (133, 3)), (20, 20, (20, 20))],
 )
 def test_a_map_of_too_many_cells_has_the_best_values_and_says_so(

@@ -15,6 +15,8 @@ import pytest
 import parcost
 from parcost import Study
 
+from ..rows import try_each
+
 LAYER, HEAD, RANK = 655_360, 262_144, 8
 #: Both matrices of an adapter of rank 1: inputs and outputs of its seven targets.
 ADAPTER = 4 * (256 + 256) + 2 * (256 + 512) + (512 + 256)
@@ -99,8 +101,8 @@ def test_backward_holds_the_copies_that_it_reads(
     assert list(found.values()) == [2 * held, 2 * behind]
 
 
-@pytest.mark.parametrize(
-    ("more", "settings", "bytes_"),
+@try_each(
+    "more, settings, bytes_",
     [
         # Seven adapters with 6 inputs of 256 and one of 512: a cast to 4 B and one back, 12 B.
         ("", {}, 12 * 2048),
@@ -156,8 +158,8 @@ def traffic_of(study: Study, name: str) -> list[float]:
     return list(found.values())
 
 
-@pytest.mark.parametrize(
-    ("name", "more", "narrow", "wide"),
+@try_each(
+    "name, more, narrow, wide",
     [
         ("embedding", "", (2 + 2, 0), (4 + 4, 0)),
         ("layer norms", "", (4 * (2 + 2), 4 * (3 * 2)), (4 * (4 + 4), 4 * (3 * 4))),
@@ -191,8 +193,8 @@ def test_an_embedding_in_float32_makes_the_residual_stream_so(
         assert traffic_of(read(more=more, **settings), name) == [ELEMENTS * one for one in narrow]
 
 
-@pytest.mark.parametrize(
-    ("name", "more", "narrow", "wide"),
+@try_each(
+    "name, more, narrow, wide",
     [
         ("layer input", "", 2 * 2, 2 * 4),
         ("MLP norm input", "", 2 * 2, 2 * 4),

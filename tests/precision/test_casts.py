@@ -13,6 +13,8 @@ import pytest
 import parcost
 from parcost import Study
 
+from ..rows import try_each
+
 SPEC = """
 device plain {{
   memory = 800 GiB, memory_bandwidth = 1 TB/s, bf16 = 100 TFLOPS dense, fp8 = 200 TFLOPS dense
@@ -127,8 +129,8 @@ def test_each_expert_of_a_rank_has_kernels_of_its_own() -> None:
         assert seconds == pytest.approx(bytes_ / 1e12 + 3 * 4)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "more", "names"),
+@try_each(
+    "recipe, more, names",
     [
         (ALL, {}, {"cast for", "weight cast", "amax all-reduce"}),
         (ALL, {"memory_bound": "off"}, {"amax all-reduce"}),
@@ -146,8 +148,8 @@ def test_unset_parts_of_a_recipe_cost_nothing(
     assert found == {name.removesuffix(" for") for name in names}
 
 
-@pytest.mark.parametrize(
-    ("gather", "zero", "reshard", "each"),
+@try_each(
+    "gather, zero, reshard, each",
     [
         # A cast of whole weights ahead of each product that reads them.
         ("2 B", 3, "on", {"F": 5, "R": 5, "B": 5}),
@@ -207,7 +209,7 @@ def test_stages_that_hold_the_same_are_named_together() -> None:
     assert [name for name, _ in own_terms(study(**empty), "memory")] == ["narrow weights, stage 0"]
 
 
-@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@try_each("zero", [0, 1, 2, 3])
 def test_copies_are_held_but_of_what_comes_and_goes(zero: int) -> None:
     of = study(layout=f"zero = {zero}", devices=2)
     assert bool(own_terms(of, "memory")) == (zero != 3)

@@ -9,6 +9,8 @@ import parcost
 from parcost import Memory, Once, Result, Study, Work
 from parcost.engine.evaluation import diagnose
 
+from ..rows import try_each
+
 H, FFN, S = 4096, 14_336, 4096  # Llama 3 8B
 QKV, LAYERS = 6144, 32
 LINEAR = H * QKV + H * H + 3 * H * FFN  # parameters of a layer's matrices
@@ -148,8 +150,8 @@ def test_a_recipe_without_a_narrow_type_costs_nothing() -> None:
 # --- What shrinks ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("recipe", "device", "bits"),
+@try_each(
+    "recipe, device, bits",
     [
         ("fp8_delayed", "h100_sxm", 8.0),
         ("fp8_blockwise", "h100_sxm", 8.25),
@@ -243,8 +245,8 @@ def test_deepseek_sends_tokens_out_in_fp8_and_back_in_bf16() -> None:
     assert of.figure("bytes_of_expert_combine") == 1
 
 
-@pytest.mark.parametrize(
-    ("recipe", "bytes_"),
+@try_each(
+    "recipe, bytes_",
     [
         ("bf16_zero_paper", 16),
         ("bf16", 18),
@@ -328,8 +330,8 @@ def failures(of: Study) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("attribute", "value", "why"),
+@try_each(
+    "attribute, value, why",
     [
         ("narrow_attention", "on", "the attention core cannot run in it"),
         ("scale", "4 B", "there is nothing to scale"),

@@ -14,6 +14,8 @@ from parcost.language.format import format_text
 from parcost.language.text import Source
 from parcost_apps.check.command import command
 
+from ..rows import try_each
+
 USES = """\
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -45,8 +47,8 @@ def warned(text: str) -> set[str]:
     return {d.id for d in scenario.check()}
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
+@try_each(
+    "text, left",
     [
         (spec(), BOTH),
         (spec(line=ALLOW), {"sequence-parallel-alone"}),
@@ -86,8 +88,8 @@ def test_an_attribute_over_several_lines_and_a_block_on_one() -> None:
     assert warned(text.replace(ALLOW, "")) == {"zero-alone"}
 
 
-@pytest.mark.parametrize(
-    ("comment", "id", "said"),
+@try_each(
+    "comment, id, said",
     [
         ("# parcost: allow zero-alone", "missing-reason", "without a reason"),
         ("# parcost: allow zero-alone,  ", "missing-reason", "without a reason"),

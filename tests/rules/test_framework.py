@@ -9,6 +9,8 @@ from parcost import Diagnostic, SpecError
 from parcost_plugins.vocabulary import Framework, Training
 from parcost_plugins.vocabulary.offers import active_offers, offers_of, target_of, value_texts
 
+from ..rows import try_each
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -159,8 +161,8 @@ def test_points_of_a_sweep_are_refused_one_by_one() -> None:
     assert [tp for tp, step in steps.items() if step is None] == [4]
 
 
-@pytest.mark.parametrize(
-    ("offer", "says", "severity"),
+@try_each(
+    "offer, says, severity",
     [
         ('x { attribute = "layout.tq", values = "1" }', "no attribute `layout.tq`", "error"),
         ('x { attribute = "layout.tp", values = ",," }', "`,,` lists no value", "error"),

@@ -9,6 +9,8 @@ from parcost import Study
 from parcost_plugins.vocabulary import run_choices
 from parcost_plugins.vocabulary.context import algorithm
 
+from ..rows import try_each
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -35,8 +37,8 @@ def step(framework: str = "", layout: str = "tp = 2", more: str = "") -> float:
     return found
 
 
-@pytest.mark.parametrize(
-    ("framework", "layout", "gradients", "parameters", "tensor", "blocks"),
+@try_each(
+    "framework, layout, gradients, parameters, tensor, blocks",
     [
         # Without a framework: as PyTorch's FSDP and DDP hide, and nothing of tensor parallelism.
         ("", "tp = 2, pp = 2", True, True, "off", False),
@@ -60,8 +62,8 @@ def test_overlap_by_framework(
     assert run_choices.blocks_on_transfers(made) is blocks
 
 
-@pytest.mark.parametrize(
-    ("framework", "layout", "messages"),
+@try_each(
+    "framework, layout, messages",
     [
         # Megatron-LM until 2023: --no-scatter-gather-tensors-in-pipeline turns it off.
         ("megatron_lm_2021", "tp = 2, pp = 2", "scattered"),

@@ -21,6 +21,8 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 
+from ..rows import try_each
+
 
 def link(number: float) -> AlphaBeta:
     return AlphaBeta(name="l", latency=number, bandwidth=10 * number)
@@ -132,8 +134,8 @@ def test_links_of_the_job_count_where_a_transfer_crosses_them(
 # --- the nearest that a framework has -----------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "value", "near"),
+@try_each(
+    "values, kind, value, near",
     [
         ("1, 2, 4", "quantity", 3.0, "2 or 4"),
         ("4, 1, 2", "quantity", 8, "4"),

@@ -6,6 +6,8 @@ import pytest
 
 import parcost
 
+from ..rows import try_each
+
 STUDY = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -63,8 +65,8 @@ def test_context_parallelism_shares_the_tokens() -> None:
     assert "implausible-micro-batch" not in {d.id for d in shared.check()}
 
 
-@pytest.mark.parametrize(
-    ("bucket", "said"),
+@try_each(
+    "bucket, said",
     [
         ("25 kB", "is 0.025 MB; plausible values are at least 0.1 MB"),
         ("25 GB", "is 25,000 MB; plausible values are at most 20,000 MB"),
@@ -77,8 +79,8 @@ def test_buckets_of_another_prefix(bucket: str, said: str) -> None:
     assert found == ({"implausible-bucket": f"`overlap.bucket` {said}"} if said else {})
 
 
-@pytest.mark.parametrize(
-    ("tokens", "warned"),
+@try_each(
+    "tokens, warned",
     [("804 M", True), ("806 M", False), ("15 T", False), ("2400 T", False), ("2430 T", True)],
 )
 def test_tokens_of_a_run_against_its_parameters(tokens: str, warned: bool) -> None:

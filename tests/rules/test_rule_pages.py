@@ -19,6 +19,8 @@ from parcost.plugins.discovery import load
 from parcost_apps.documentation.rulebooks import RulePage, rule_pages
 from parcost_apps.rule import command
 
+from ..rows import try_each
+
 ROOT = Path(__file__).parents[2]
 PAGES = rule_pages(load()).pages
 _MAKERS = {"Diagnostic", "problem", "error_at", "failure", "Check", "reject"}
@@ -238,8 +240,8 @@ def test_an_unknown_id_gets_the_nearest() -> None:
     assert "`heads-divide`" in message
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
+@try_each(
+    "name, hint",
     [
         ("batch-too-small", "did you mean `batch-small` or"),
         ("implausible", "`implausible-"),

@@ -12,7 +12,7 @@ import parcost
 from parcost import Diagnostic, Study
 from parcost.engine.evaluation import diagnose, rules
 
-from ..rows import mark_most
+from ..rows import mark_most, try_each
 
 Bind = Callable[..., Study]
 
@@ -31,8 +31,8 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
     assert complaints(bind({"layout.tp": 2, "layout.pp": 2, "layout.zero": 1})) == []
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
+@try_each(
+    "values, said",
     [
         (
             {"cluster.devices": 64, "layout.tp": 8, "layout.pp": 3, "small.layers": 9},
@@ -179,8 +179,8 @@ def test_context_parallel_ranks_count_in_the_product(bind: Bind) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("assignment", "layers", "near"),
+@try_each(
+    "assignment, layers, near",
     [
         ("front", 10, "pp = 4"),  # 8 stages of 2 chunks are more than 10 layers
         ("front", 16, "pp = 4 or 8"),
@@ -233,8 +233,8 @@ def test_the_ranks_of_a_stage_are_cut_whole_among_experts(
     assert found.notes == ("a stage has tp x cp x dp = etp x ep x edp ranks",)
 
 
-@pytest.mark.parametrize(
-    ("fp8", "doubted"),
+@try_each(
+    "fp8, doubted",
     [
         (1.49, True),
         (1.5, True),
@@ -268,7 +268,7 @@ DEVICES = sorted(
 )
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@try_each("device", DEVICES)
 def test_figures_that_state_their_source_are_not_taken_for_sparse_ones(device: str) -> None:
     text = f"""
 use catalog.devices.{device}

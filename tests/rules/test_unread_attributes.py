@@ -12,7 +12,7 @@ import parcost
 from parcost import Diagnostic
 from parcost_plugins.vocabulary import Overlap
 
-from ..rows import mark_most
+from ..rows import mark_most, try_each
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -149,8 +149,8 @@ def test_host_memory_is_read_where_outer_state_is_offloaded(offload: str, warnin
     assert len(unread_warnings(f"offload {{ host_memory = 1 TB }}\n{local}")) == warnings
 
 
-@pytest.mark.parametrize(
-    ("kernels", "device", "named"),
+@try_each(
+    "kernels, device, named",
     [
         ("static_power = 30 %", "power = 700 W, power_cap = 500 W", []),
         ("lowest_voltage = 95 %", "power = 700 W, power_cap = 500 W", []),

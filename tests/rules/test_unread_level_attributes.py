@@ -7,6 +7,8 @@ import pytest
 import parcost
 from parcost import Report
 
+from ..rows import try_each
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.models.llama3_8b
@@ -103,8 +105,8 @@ def test_a_group_within_a_leaf_of_known_radix_does_not_notice_it() -> None:
         assert bool([m for m in unread_levels(found) if "oversubscription" in m]) is not crosses
 
 
-@pytest.mark.parametrize(
-    ("level", "written", "named"),
+@try_each(
+    "level, written, named",
     [
         ("spine", ", kind = rail, pxn = on, oversubscription = 8", ["oversubscription"]),
         ("leaf", ", hops = 3", ["hops"]),

@@ -6,6 +6,8 @@ import pytest
 
 import parcost
 
+from ..rows import try_each
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -23,8 +25,8 @@ def ids(layout: str, model: str = "llama3_8b", precision: str = "bf16") -> list[
     return [diagnostic.id for diagnostic in scenario.evaluate().diagnostics]
 
 
-@pytest.mark.parametrize(
-    ("layout", "model", "warned"),
+@try_each(
+    "layout, model, warned",
     [
         ("tp = 8, zero = 1", "llama3_8b", True),
         ("tp = 4, cp = 2, zero = 3", "llama3_8b", False),  # dp = 1, over two context-parallel ranks

@@ -10,6 +10,7 @@ import pytest
 import parcost
 
 from ..evaluation import result
+from ..rows import try_each
 
 JOB = """
 use catalog.devices.h100_sxm
@@ -119,8 +120,8 @@ def test_eighty_percent_of_256_devices_are_205() -> None:
     assert found.figure("job.lost") == pytest.approx(51.2)
 
 
-@pytest.mark.parametrize(
-    ("efficiency", "word"), [(85, "excellent"), (75, "very good"), (60, "fair"), (40, "a problem")]
+@try_each(
+    "efficiency, word", [(85, "excellent"), (75, "very good"), (60, "fair"), (40, "a problem")]
 )
 def test_rules_of_thumb_name_an_efficiency(efficiency: int, word: str) -> None:
     found = result(f"equivalent job {{ devices = 8, efficiency = {efficiency} % }}")
@@ -176,8 +177,8 @@ def test_a_law_of_one_size_gives_its_loss_and_compares_nothing() -> None:
     assert not names & {"l.size_ratio", "l.loss_ratio", "l.large_loss"}
 
 
-@pytest.mark.parametrize(
-    ("percent", "word"),
+@try_each(
+    "percent, word",
     [(80, "excellent"), (79, "very good"), (70, "very good"), (69, "fair"), (50, "fair")],
 )
 def test_an_efficiency_on_a_line_is_above_it(percent: int, word: str) -> None:

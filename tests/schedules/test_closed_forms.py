@@ -15,6 +15,8 @@ from parcost.engine.replay import Timeline, run
 from parcost.plugins.discovery import load
 from parcost_plugins.schedules.interleaved import Interleaved
 
+from ..rows import try_each
+
 SHIPPED = {name: schedule for name, (_, schedule) in load().offers("schedules").items()}
 GROUPS = {f"interleaved_{group}": Interleaved(group) for group in (6, 9)}
 #: F, B and W: in every order of size, some alike, some twice as long, some nothing.
@@ -54,9 +56,11 @@ def uniform_times(n: int, f: Any, b: Any, w: Any) -> Times:
     return Times([f] * n, [b] * n, [w] * n)
 
 
-@pytest.mark.parametrize("hop", [0, 1, 2, 3, 9])
-@pytest.mark.parametrize("p, m, v", [(2, 5, 2), (3, 3, 2), (3, 7, 2), (4, 3, 2),
-                                     (2, 1, 1), (3, 2, 1), (3, 6, 1), (4, 9, 1)])  # fmt: skip
+@try_each("hop", [0, 1, 2, 3, 9])
+@try_each(
+    "p, m, v",
+    [(2, 5, 2), (3, 3, 2), (3, 7, 2), (4, 3, 2), (2, 1, 1), (3, 2, 1), (3, 6, 1), (4, 9, 1)],
+)
 def test_some_closed_forms_hold_exactly_where_the_replay_agrees(
     p: int, m: int, v: int, hop: int
 ) -> None:
@@ -98,7 +102,7 @@ EDGES: list[tuple[str, int, int, int, dict[tuple[Any, ...], int | None]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name, p, m, v, longest", EDGES)
+@try_each("name, p, m, v, longest", EDGES)
 def test_a_closed_form_holds_up_to_its_longest_hop(
     name: str, p: int, m: int, v: int, longest: dict[tuple[Any, ...], int | None]
 ) -> None:
@@ -110,15 +114,19 @@ def test_a_closed_form_holds_up_to_its_longest_hop(
             assert not holds or seconds == replay(name, p, m, v, times, hop).seconds, (passes, hop)
 
 
-@pytest.mark.parametrize(
+@try_each(
     "name, p, m, v, backward",
     [
-        ("breadth_first", 3, 6, 2, "whole"), ("interleaved", 3, 6, 2, "whole"),
-        ("chimera", 4, 4, 1, "whole"), ("dualpipe", 4, 8, 1, "split"),
-        ("dualpipe_v", 2, 4, 2, "split"), ("zb_h1", 3, 6, 1, "split"),
-        ("zb_h2", 3, 6, 1, "split"), ("zb_v", 3, 5, 2, "split"),
+        ("breadth_first", 3, 6, 2, "whole"),
+        ("interleaved", 3, 6, 2, "whole"),
+        ("chimera", 4, 4, 1, "whole"),
+        ("dualpipe", 4, 8, 1, "split"),
+        ("dualpipe_v", 2, 4, 2, "split"),
+        ("zb_h1", 3, 6, 1, "split"),
+        ("zb_h2", 3, 6, 1, "split"),
+        ("zb_v", 3, 5, 2, "split"),
     ],
-)  # fmt: skip
+)
 def test_a_closed_form_of_equal_stages_holds_for_no_others(
     name: str, p: int, m: int, v: int, backward: str
 ) -> None:
@@ -150,8 +158,8 @@ def test_a_closed_form_of_pairs_holds_where_they_save_nothing(
 # --- 1F1B and GPipe on stages that differ ---------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["gpipe", "one_f_one_b"])
-@pytest.mark.parametrize("m", [1, 2, 3, 5])
+@try_each("name", ["gpipe", "one_f_one_b"])
+@try_each("m", [1, 2, 3, 5])
 def test_stages_that_differ_start_and_end_when_the_replay_says(name: str, m: int) -> None:
     met = 0
     for F, B, hop in product(product((2, 7), repeat=3), product((1, 3), repeat=3), (0, 1)):
@@ -165,7 +173,7 @@ def test_stages_that_differ_start_and_end_when_the_replay_says(name: str, m: int
     assert met == 128 if name == "gpipe" else 0 < met < 128
 
 
-@pytest.mark.parametrize(
+@try_each(
     "F, B, longest",
     [
         ([10, 10, 10, 12], [20, 20, 20, 24], 3),  # 6 s more than any other: there and back of 3
@@ -189,9 +197,9 @@ def test_the_last_stage_sets_the_pace_up_to_a_longest_hop(
             assert seconds == replay("one_f_one_b", 4, 9, 1, times, hop).seconds
 
 
-@pytest.mark.parametrize("slow", range(4))
-@pytest.mark.parametrize("passes", [(3, 5), (5, 3), (1, 8), (12, 1)])
-@pytest.mark.parametrize("m", [1, 3, 4, 5, 9])
+@try_each("slow", range(4))
+@try_each("passes", [(3, 5), (5, 3), (1, 8), (12, 1)])
+@try_each("m", [1, 3, 4, 5, 9])
 def test_the_bound_of_1f1b_is_met_by_one_slow_stage_of_a_full_pipeline(
     m: int, passes: tuple[int, int], slow: int
 ) -> None:

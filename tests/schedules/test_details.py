@@ -11,6 +11,8 @@ import parcost
 from parcost import Study
 from parcost_plugins.schedules.details import details
 
+from ..rows import try_each
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.precisions.bf16
@@ -24,7 +26,7 @@ schedule {{ {schedule} }}
 """
 
 
-@pytest.mark.parametrize(
+@try_each(
     "schedule, span",
     [
         ("kind = one_f_one_b", 117),

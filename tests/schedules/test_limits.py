@@ -11,6 +11,8 @@ import parcost
 from parcost import PipelineShape, SpecError
 from parcost.engine.orders import order_of
 
+from ..rows import try_each
+
 HALF = "with one chunk per device"
 V_SHAPED = (
     "it has two model chunks per device, one on the way down and one on the way up: chunks = 2"
@@ -21,7 +23,7 @@ def shape_of(p: int, m: int, v: int) -> PipelineShape:
     return PipelineShape(stages=p, micro_batches=m, chunks=v)
 
 
-@pytest.mark.parametrize(
+@try_each(
     "name, p, m, v, why",
     [
         ("gpipe", 4, 8, 2, "it has one model chunk per device: chunks = 1"),
@@ -36,17 +38,33 @@ def shape_of(p: int, m: int, v: int) -> PipelineShape:
         ("zb_v", 4, 8, 1, V_SHAPED),
         ("dualpipe", 4, 8, 2, "its two stages per device are its two directions: chunks = 1"),
         ("dualpipe", 5, 16, 1, "devices are used in mirrored pairs: pp = 4 or 6"),
-        ("dualpipe", 4, 6, 1, ("both directions take half of the micro-batches, and need at least "
-         "2 pp = 8 to fill: use 8 micro-batches")),
-        ("dualpipe", 4, 11, 1, ("both directions take half of the micro-batches, and need at least "
-         "2 pp = 8 to fill: use 10 or 12 micro-batches")),
+        (
+            "dualpipe",
+            4,
+            6,
+            1,
+            (
+                "both directions take half of the micro-batches, and need at least "
+                "2 pp = 8 to fill: use 8 micro-batches"
+            ),
+        ),
+        (
+            "dualpipe",
+            4,
+            11,
+            1,
+            (
+                "both directions take half of the micro-batches, and need at least "
+                "2 pp = 8 to fill: use 10 or 12 micro-batches"
+            ),
+        ),
         ("dualpipe_v", 4, 7, 2, "it takes 2 pp = 8 micro-batches to fill: use 8 micro-batches"),
         ("dualpipe_v", 4, 8, 1, V_SHAPED),
         ("chimera", 3, 6, 1, "devices are used in mirrored pairs: pp = 2 or 4"),
         ("chimera", 4, 6, 1, "micro-batches pass in units of pp = 4: use 4 or 8 micro-batches"),
         ("chimera", 4, 8, 2, "it has one model chunk per device: chunks = 1"),
     ],
-)  # fmt: skip
+)
 def test_a_schedule_says_why_it_does_not_run_and_what_would(
     name: str, p: int, m: int, v: int, why: str, shipped: Any
 ) -> None:

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from parcost.engine.orders import order_of
 from parcost_plugins.schedules.interleaved import Interleaved
 
+from ..rows import try_each
 
-@pytest.mark.parametrize("m", [1, 3, 8, 32])
+
+@try_each("m", [1, 3, 8, 32])
 def test_gpipe_keeps_all_and_1f1b_as_many_as_there_are_stages_behind(
     m: int, gpipe: Any, one_f_one_b: Any
 ) -> None:
@@ -27,7 +29,7 @@ def test_zb_h1_keeps_p_on_every_stage(zb_h1: Any) -> None:
     assert order_of(zb_h1, 8, 32, 1).alive == [8] * 8
 
 
-@pytest.mark.parametrize("p, v", [(8, 2), (8, 4), (4, 3), (2, 2)])
+@try_each("p, v", [(8, 2), (8, 4), (4, 3), (2, 2)])
 def test_interleaving_keeps_a_few_chunks_more_than_1f1b(p: int, v: int, interleaved: Any) -> None:
     m = 4 * p
     order = order_of(interleaved, p, m, v)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from parcost import Op, Pair
 from parcost_plugins.schedules.interleaved import Interleaved
+
+from ..rows import try_each
 
 
 def read(line: str) -> list[Op | Pair]:
@@ -76,7 +76,7 @@ ORDERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name, p, m, v, lines", ORDERS)
+@try_each("name, p, m, v, lines", ORDERS)
 def test_devices_do_what_is_drawn(
     name: str, p: int, m: int, v: int, lines: list[str], shipped: Any
 ) -> None:

@@ -16,6 +16,8 @@ from parcost.engine.replay import PipelinePlan, Timeline, run
 from parcost.engine.trace import activities
 from parcost_plugins.schedules.interleaved import Interleaved
 
+from ..rows import try_each
+
 
 def case_of(times: Times, hop: Any, p: int, m: Any, v: int) -> Case:
     return Case.from_times(times, stages=p, micro_batches=m, chunks=v, hop=hop)
@@ -87,7 +89,7 @@ TABLE = [  # p = 8, m = 32, F = B = W = 1 per stage: T, longest span, alive on t
 ]
 
 
-@pytest.mark.parametrize("name, v, seconds, span, alive", TABLE)
+@try_each("name, v, seconds, span, alive", TABLE)
 def test_eight_devices_and_32_micro_batches_take_what_the_table_says(
     name: str, v: int, seconds: float, span: float, alive: int, shipped: Any
 ) -> None:
@@ -97,7 +99,7 @@ def test_eight_devices_and_32_micro_batches_take_what_the_table_says(
     assert most_alive(shipped[name], 8, 32, v)[0] == alive
 
 
-@pytest.mark.parametrize("name, v, seconds, span, alive", TABLE)
+@try_each("name, v, seconds, span, alive", TABLE)
 def test_the_closed_forms_of_the_table_hold(
     name: str, v: int, seconds: float, span: float, alive: int, shipped: Any
 ) -> None:
@@ -132,7 +134,7 @@ def test_dualpipe_gains_nothing_where_it_fills_and_drains(shipped: Any) -> None:
     assert not dualpipe.closed_form(case_of(times, 0, 8, 32, 1))[1]
 
 
-@pytest.mark.parametrize("r", range(8))
+@try_each("r", range(8))
 def test_a_device_of_dualpipe_runs_that_many_pairs(r: int, shipped: Any) -> None:
     middle = min(r, 7 - r)
     pairs = sum(order(shipped["dualpipe"], 8, 32).pairs[r].values())
@@ -143,7 +145,7 @@ def test_dualpipe_v_on_half_the_devices_takes_as_long(shipped: Any) -> None:
     assert equal_timeline(shipped["dualpipe_v"], 4, 16, 1, 1, 1, chunks=2).seconds == 102
 
 
-@pytest.mark.parametrize("d", [2, 4, 6, 8])
+@try_each("d", [2, 4, 6, 8])
 def test_a_unit_of_chimera_idles_d_minus_2_backward_passes(d: int, shipped: Any) -> None:
     for f, b in ((1, 2), (1, 1), (3, 4)):
         assert equal_timeline(shipped["chimera"], d, d, f, b, 0).seconds == d * f + (2 * d - 2) * b
@@ -190,13 +192,19 @@ def test_interleaving_divides_the_bubble_by_the_chunks(
     assert found.seconds == (k * p * v + p - 1) * (f + b)
 
 
-@pytest.mark.parametrize(
+@try_each(
     "name, v",
     [
-        ("gpipe", 1), ("one_f_one_b", 1), ("interleaved", 2), ("breadth_first", 2),
-        ("zb_h1", 1), ("zb_h2", 1), ("zb_v", 2), ("dualpipe_v", 2),
+        ("gpipe", 1),
+        ("one_f_one_b", 1),
+        ("interleaved", 2),
+        ("breadth_first", 2),
+        ("zb_h1", 1),
+        ("zb_h2", 1),
+        ("zb_v", 2),
+        ("dualpipe_v", 2),
     ],
-)  # fmt: skip
+)
 def test_one_device_never_idles(name: str, v: int, shipped: Any) -> None:
     assert equal_timeline(shipped[name], 1, 7, 2, 3, 4, chunks=v).seconds == 7 * 9 * v
 
@@ -307,7 +315,7 @@ def test_zero_bubble_pays_two_round_trips_or_one(
     assert span == max(spans(two, p, m, f, b, w)) + 2 * (p - 1) * hop
 
 
-@pytest.mark.parametrize("p", [2, 3, 4, 8])
+@try_each("p", [2, 3, 4, 8])
 def test_zb_v_pays_six_hops_a_device(p: int, zb_v: Any) -> None:
     late = max(spans(zb_v, p, 4 * p, 100, 100, 100, 10, chunks=2))
     assert late == max(spans(zb_v, p, 4 * p, 100, 100, 100, chunks=2)) + (6 * p - 8) * 10
@@ -323,8 +331,8 @@ def test_breadth_first_pays_for_all_boundaries_or_for_one_way_and_back(
         assert late == equal_timeline(looped, p, m, 100, 200, 0, chunks=v).seconds + hops
 
 
-@pytest.mark.parametrize("p", [3, 4, 5, 6])
-@pytest.mark.parametrize("k", [1, 2, 5])
+@try_each("p", [3, 4, 5, 6])
+@try_each("k", [1, 2, 5])
 def test_1f1b_pays_for_every_message_twice_where_sending_blocks(
     p: int, k: int, one_f_one_b: Any
 ) -> None:

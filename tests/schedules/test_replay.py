@@ -20,6 +20,8 @@ from parcost.engine.orders import order_of
 from parcost.engine.replay import PipelinePlan, Timeline
 from parcost.engine.trace import activities
 
+from ..rows import try_each
+
 seconds = st.integers(0, 12)
 
 
@@ -237,7 +239,7 @@ F, B, W, BW = (
 )
 
 
-@pytest.mark.parametrize(
+@try_each(
     "lists, complaint",
     [
         ([[F(0, 0), BW(0, 0)]], "1 devices have a list and there are 2"),
@@ -278,13 +280,16 @@ F, B, W, BW = (
             [[F(0, 0), BW(0, 0), BW(0, 1)], [F(0, 1)]],
             "device 0 lists BW of micro-batch 0 on stage 1 without its F before it",
         ),
-        ([[F(0, 0), BW(0, 0)], [F(0, 0), BW(0, 0)]], "F of micro-batch 0 on stage 0 is listed twice"),
+        (
+            [[F(0, 0), BW(0, 0)], [F(0, 0), BW(0, 0)]],
+            "F of micro-batch 0 on stage 0 is listed twice",
+        ),
         (
             [[F(0, 0), Op("X", 0, 0)], [F(0, 1)]],  # type: ignore[arg-type]
             "`X` is not a kind of op; use F, B, W or BW",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_bad_order_is_refused_in_words(lists: Any, complaint: str) -> None:
     schedule = bad(lists)
     with pytest.raises(OrderError) as error:
@@ -366,15 +371,35 @@ def test_an_order_that_raises_is_named() -> None:
         order_of(schedule, 2, 1, 1)
 
 
-@pytest.mark.parametrize(
+@try_each(
     "p, m, v, why",
     [
-        (4, 8.5, 1, "`gpipe` does not run with 4 stages, 8.5 micro-batches and chunks = 1: that is not a number of micro-batches"),
-        (4, 0.0, 1, "`gpipe` does not run with 4 stages, 0 micro-batches and chunks = 1: that is not a number of micro-batches"),
-        (4, 8.0, 2, "`gpipe` does not run with 4 stages, 8 micro-batches and chunks = 2: it has one model chunk per device: chunks = 1"),
-        (64, 1e6, 1, "`gpipe` does not run with 64 stages, 1e+06 micro-batches and chunks = 1: these are 64,000,000 passes, and above 131,072 none are simulated"),
+        (
+            4,
+            8.5,
+            1,
+            "`gpipe` does not run with 4 stages, 8.5 micro-batches and chunks = 1: that is not a number of micro-batches",
+        ),
+        (
+            4,
+            0.0,
+            1,
+            "`gpipe` does not run with 4 stages, 0 micro-batches and chunks = 1: that is not a number of micro-batches",
+        ),
+        (
+            4,
+            8.0,
+            2,
+            "`gpipe` does not run with 4 stages, 8 micro-batches and chunks = 2: it has one model chunk per device: chunks = 1",
+        ),
+        (
+            64,
+            1e6,
+            1,
+            "`gpipe` does not run with 64 stages, 1e+06 micro-batches and chunks = 1: these are 64,000,000 passes, and above 131,072 none are simulated",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_schedule_that_does_not_exist_there_says_why(
     p: int, m: float, v: int, why: str, gpipe: Any
 ) -> None:

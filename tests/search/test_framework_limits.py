@@ -14,6 +14,8 @@ from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import offered_axes, space
 from parcost_apps.cli import main
 
+from ..rows import try_each
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -37,8 +39,8 @@ def values(framework: str, more: str = "") -> Mapping[str, Sequence[Any]]:
     return {name: list(axis.values) for name, axis in axes.items()}
 
 
-@pytest.mark.parametrize(
-    ("framework", "axis", "expected"),
+@try_each(
+    "framework, axis, expected",
     [
         ("", "layout.zero", [0, 1, 2, 3]),
         ("", "schedule.kind", ["interleaved", "one_f_one_b"]),

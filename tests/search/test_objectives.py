@@ -12,6 +12,8 @@ from parcost_plugins.search_space.goal import limits, rules
 from parcost_plugins.search_space.objective import all_of, flops_per_token, peak_of
 from parcost_plugins.vocabulary import Cluster, Price, Search, Training
 
+from ..rows import try_each
+
 
 class Fake(dict[Any, Any]):
     """1000 sequences of 2000 tokens on 100 devices of 6 PFLOP/s: 6 TFLOP a token."""
@@ -72,8 +74,8 @@ def test_every_objective_by_its_cost_and_value() -> None:
     assert bare == ["step_time", "tokens_per_second_per_device", "fewest_devices"]
 
 
-@pytest.mark.parametrize(
-    ("search", "says", "longest"),
+@try_each(
+    "search, says, longest",
     [
         ({"longest_step": 1.5}, "step <= 1.5 s", 1.5),
         # of 2e6 tokens a step

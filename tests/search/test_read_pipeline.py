@@ -43,7 +43,7 @@ def terms(study: Study) -> Iterator[Work]:
     yield Work(name="of ours", cause="ours", seconds=each, pass_="F", count=count)
 
 
-@pytest.mark.parametrize("more", [{}, {"layout.tp": [1, 2]}])
+@pytest.mark.parametrize("more", [{}, pytest.param({"layout.tp": [1, 2]}, marks=pytest.mark.slow)])
 def test_a_plugin_may_read_the_micro_batches_of_a_step(more: dict[str, list[Any]]) -> None:
     """A search over one layout or many has the numbers of each layout evaluated alone."""
     plugins = load(("third", SimpleNamespace(memory=memory, terms=terms)))

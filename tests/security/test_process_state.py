@@ -89,6 +89,7 @@ def test_the_file_behind_a_link_is_written_and_the_link_stays(folder: Path) -> N
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+@pytest.mark.slow
 def test_a_pipe_that_no_program_reads_is_an_error(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     done = parcost(folder, "eval", "a.par", "--format", "json", "--out", "pipe")

@@ -19,6 +19,8 @@ from parcost_apps.server.bodies import FormChange, SearchOrder
 from parcost_apps.server.form import block_order, form_of
 from parcost_apps.server.live_study import LiveStudy, Subject
 
+from ..rows import try_each
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -114,8 +116,8 @@ def test_a_search_offers_the_axes_of_plugins(live: LiveStudy, spec: str) -> None
     assert "mfu" in dict(search.objectives)
 
 
-@pytest.mark.parametrize(
-    ("values", "id", "paths", "help"),
+@try_each(
+    "values, id, paths, help",
     [
         ({"layout.tp": "3x"}, "unknown-unit", ["layout.tp"], "leave the unit out"),
         ({"layout.tp": "2 GiB"}, "wrong-dimension", ["layout.tp"], ""),

@@ -35,7 +35,7 @@ from parcost_apps.testing import (
     ScheduleContract,
 )
 
-from ..rows import mark_most
+from ..rows import mark_most, try_each
 
 Wrong = Callable[..., Any]
 
@@ -113,7 +113,7 @@ def _refuse_in_silence(_: Any, shape: Any) -> str | None:
     return None if shape.chunks == 1 else " "
 
 
-@pytest.mark.parametrize(
+@try_each(
     "name, wrong",
     [
         ("test_it_has_a_name_that_a_spec_can_write", {"name": "in turn"}),
@@ -185,7 +185,7 @@ def _unable(_: Any, operation: str, group: Group) -> Any:  # noqa: ARG001
     return group.ranks < 8
 
 
-@pytest.mark.parametrize(
+@try_each(
     "name, wrong",
     [
         ("test_it_has_a_name_and_operations", {"operations": frozenset({"all_the_gather"})}),
@@ -477,7 +477,7 @@ def _keeping(self: Any, name: str, text: str) -> Translation:
     return Translation(blocks=list(self.before))
 
 
-@pytest.mark.parametrize(
+@try_each(
     "one, name",
     [
         (_importer(recognizes=lambda *_: True), "test_it_recognizes_its_files_and_no_specs"),

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from parcost_plugins.topology import occupancy as occupancy_
 from parcost_plugins.topology.occupancy import _bounds, occupancy
 
+from ..rows import try_each
+
 
 def most_by_hand(capacities: list[int], axes: list[tuple[int, int]], groups: int) -> list[int]:
     """Return the most units of the level below that any group has in a unit, rank by rank."""
@@ -47,7 +49,7 @@ def test_no_group_has_more_than_its_bounds(
         assert bound >= found
 
 
-@pytest.mark.parametrize(
+@try_each(
     "axes, bounds",
     [
         # units of eight and of 32: two or three of a stride of three in eight, four eights in

@@ -21,6 +21,8 @@ from parcost_plugins.topology.ranks import Ranks
 from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import Cluster, Fabric, Layout, Level, LocalUpdates, Sharding
 
+from ..rows import try_each
+
 PLUGINS = load(("topology", topology), installed=False)
 ORDERS = ["-".join(names) for names in itertools.permutations(("tp", "cp", "dp", "pp"))]
 
@@ -137,8 +139,8 @@ def test_experts_are_cut_over_the_ranks_of_a_stage(
         assert list(given_.group(name).shape) == looked_at(expected, [8], ranks.count)
 
 
-@pytest.mark.parametrize("order", ["tp-cp-dp-pp", "tp-cp-pp-dp", "dp-tp-cp-pp"])
-@pytest.mark.parametrize("shard, workers", [(2, 1), (4, 1), (8, 1), (1, 1), (2, 2), (4, 2)])
+@try_each("order", ["tp-cp-dp-pp", "tp-cp-pp-dp", "dp-tp-cp-pp"])
+@try_each("shard, workers", [(2, 1), (4, 1), (8, 1), (1, 1), (2, 2), (4, 2)])
 def test_shards_replicas_and_workers_are_the_ranks_of_the_same_parameters(
     order: str, shard: int, workers: int
 ) -> None:

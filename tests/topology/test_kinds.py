@@ -16,6 +16,8 @@ from parcost_plugins.topology import kinds
 from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import Cluster, Fabric, Layout, Level
 
+from ..rows import try_each
+
 PLUGINS = load(
     ("topology", topology),
     ("ring", ring),
@@ -72,9 +74,7 @@ def test_flows_that_collide_share_a_path() -> None:
 # --- fat trees and rails ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "nodes, hops", [(32, 1), (33, 3), (512, 3), (1024, 3), (2048, 3), (2049, 5)]
-)
+@try_each("nodes, hops", [(32, 1), (33, 3), (512, 3), (1024, 3), (2048, 3), (2049, 5)])
 def test_rails_of_64_ports_cross_one_three_or_five_switches(nodes: int, hops: int) -> None:
     """A leaf serves 32 nodes, two levels 2048. All of a cluster of so many nodes take part."""
     net = {**PORT, "kind": "rail", "pxn": True, "radix": 64.0, "hop_latency": 1e-6}
@@ -187,7 +187,7 @@ def failures(*levels: dict[str, Any]) -> dict[str, Check]:
     return {check.id: check for check in found if check.holds is False}
 
 
-@pytest.mark.parametrize(
+@try_each(
     "levels, id, message, help",
     [
         (

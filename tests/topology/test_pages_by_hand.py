@@ -20,6 +20,8 @@ from parcost_plugins.topology.placement import _share
 from parcost_plugins.topology.tiers import _routes, switches, tiers
 from parcost_plugins.vocabulary import Cluster, Level
 
+from ..rows import try_each
+
 JOB = """
 use catalog.devices.h100_sxm
 use catalog.models.llama3_70b
@@ -208,7 +210,7 @@ training {{ sequence = 8192, global_batch = 64 sequences }}
 """
 
 
-@pytest.mark.parametrize(
+@try_each(
     "tp, pxn, rows",
     [
         # dp has 8 / tp places in a node, each on a rail of its own, and other places in the
@@ -249,7 +251,7 @@ def failed_rules(given: Study) -> dict[str, Check]:
     return {check.id: check for check in found if check.holds is False}
 
 
-@pytest.mark.parametrize(
+@try_each(
     "pod, id",
     [
         # 64 devices as two racks of 32: with their 32 ports each, 64 ends
@@ -386,7 +388,7 @@ def test_a_device_that_sums_at_a_rate_takes_its_inverse_for_a_byte() -> None:
     assert given.group("job").reduction == 0.25
 
 
-@pytest.mark.parametrize(
+@try_each(
     "these, those, same",
     [
         ([(1.0, 2.0)], [(1.0, 2.0)], True),
@@ -434,7 +436,7 @@ def test_what_leaving_the_fast_domain_costs_is_of_one_activation_as_far_as_it_go
 # --- axes -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@try_each(
     "axes, found",
     [
         ([(1.0, 3.0), (3.0, 5.0)], [(1.0, 15.0)]),
@@ -458,7 +460,7 @@ def test_axes_of_a_sweep_are_one_where_the_narrower_has_one_rank_somewhere() -> 
         assert (stride, list(extent)) == (2.0, [4.0, 8.0])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@try_each(
     "model, layout, experts",
     [
         ("llama3_70b", "tp = 8", False),
@@ -530,7 +532,7 @@ def test_a_share_of_time_is_of_a_level_that_is_crossed() -> None:
     assert list(_share(rates[:2], 8.0)) == [0.0625, 0.5]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("ports, hop", [(2, 25 / 32), (32, 25 / 2), (96, 25 * 1.5), (128, 25 * 2)])
+@try_each("ports, hop", [(2, 25 / 32), (32, 25 / 2), (96, 25 * 1.5), (128, 25 * 2)])
 def test_a_message_between_groups_of_a_dragonfly_has_half_a_port_or_its_own(
     ports: int, hop: float
 ) -> None:
@@ -564,7 +566,7 @@ def test_switches_join_the_ports_of_all_units_and_a_rail_one_of_each(pod: str, e
     assert tiers(study(pod=pod)[Cluster])[2].endpoints == ends
 
 
-@pytest.mark.parametrize(
+@try_each(
     "pod, factor",
     [
         # two racks of 32 ports: one switch of 64, or leaves of 16 that are thinned four times
@@ -582,7 +584,7 @@ def test_the_leaves_of_the_outermost_level_are_thinned_where_there_are_several(
     assert given.group("job").links[2].bandwidth == pytest.approx(25e9 / factor)
 
 
-@pytest.mark.parametrize(
+@try_each(
     "endpoints, crossed",
     [
         # of eight ports: a switch joins 8, leaves of 4 make two levels of 32, pods are of 16
@@ -600,7 +602,7 @@ def test_switches_between_neighbours_are_those_of_the_smallest_tree(
     assert found == crossed
 
 
-@pytest.mark.parametrize(
+@try_each(
     "given, crossed",
     [
         ({}, 1),
@@ -616,7 +618,7 @@ def test_a_way_through_a_level_crosses_the_switches_of_its_kind(
     assert switches(Level(bandwidth=1.0, latency=0.0, **given), 64.0, 64.0) == crossed
 
 
-@pytest.mark.parametrize(
+@try_each(
     "routing, links, groups, to_all, to_one",
     [
         ("minimal", 4.0, 5.0, 1, 1 / 4),

@@ -27,6 +27,8 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 
+from ..rows import try_each
+
 PLUGINS = load(("topology", topology), ("checks", checks), ("ring", ring), installed=False)
 NODE = {"size": 8.0, "bandwidth": 450e9, "latency": 3e-6}
 NETWORK = {"bandwidth": 50e9, "latency": 14e-6}
@@ -87,7 +89,7 @@ def test_a_layout_that_is_placed_well_breaks_no_rule() -> None:
 # --- order ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@try_each(
     "order, complaint, near",
     [
         ("tp-pd-pp", "leaves out `dp` and contains what is not a degree: `pd`", "tp-dp-pp"),
@@ -138,7 +140,7 @@ def test_a_sweep_over_devices_beyond_the_fabric_is_an_error() -> None:
     assert check.holds.tolist() == [True, True, False]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
+@try_each(
     "inner, outer, ids",
     [
         # levels whose sizes and dimensions say how many devices they join, and the last of all
@@ -220,8 +222,8 @@ def test_the_warning_speaks_only_of_the_layouts_of_a_sweep_that_earn_it() -> Non
     assert check.holds.tolist() == [True, True, False, False]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("tp", [0.5, 3.0, 5.0, 64.0, 100.0])
-@pytest.mark.parametrize("order", ["tp-dp-pp", "nonsense"])
+@try_each("tp", [0.5, 3.0, 5.0, 64.0, 100.0])
+@try_each("order", ["tp-dp-pp", "nonsense"])
 def test_no_layout_however_wrong_breaks_the_rules_themselves(tp: float, order: str) -> None:
     given = study(tp=tp, dp=64 / tp, order=order)
     assert not given.faults

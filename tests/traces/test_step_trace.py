@@ -9,6 +9,8 @@ import pytest
 
 from parcost import Edge, StepTrace
 
+from ..rows import try_each
+
 
 def test_a_step_of_two_stages_is_as_worked_out_by_hand(two_by_two: StepTrace, spans: Any) -> None:
     # gathers to 0.25; F0 F1 on device 0; F0 arrives at 1.25 + 0.5, B0 goes back at 4.75 + 0.5,
@@ -104,8 +106,8 @@ def test_what_hides_goes_round_what_its_stream_does_already(terms: Any, spans: A
     ]
 
 
-@pytest.mark.parametrize("forward", [0.5, 3.0])
-@pytest.mark.parametrize("kind", ["one_f_one_b", "dualpipe"])
+@try_each("forward", [0.5, 3.0])
+@try_each("kind", ["one_f_one_b", "dualpipe"])
 def test_no_hidden_second_is_left_out(kind: str, forward: float, terms: Any) -> None:
     """Beside a pass of 3 s hides more than eight lanes of 0.1 s have time for."""
     trace = terms.trace_of(
@@ -171,9 +173,9 @@ def test_a_reduction_beside_the_last_pass_is_in_two_slices(terms: Any, spans: An
     assert trace.seconds == pytest.approx(5.1, rel=1e-12)
 
 
-@pytest.mark.parametrize("waits", [False, True])
-@pytest.mark.parametrize(
-    ("kind", "more"),
+@try_each("waits", [False, True])
+@try_each(
+    "kind, more",
     [
         ("one_f_one_b", {"p": 4, "m": 6}),
         ("interleaved", {"p": 2, "m": 4, "chunks": 2}),

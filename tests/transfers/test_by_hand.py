@@ -31,6 +31,8 @@ from parcost_plugins.collectives.recursive_doubling import RecursiveDoubling
 from parcost_plugins.vocabulary import OPERATIONS, CollectiveChoice, Transfer
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
+from ..rows import try_each
+
 OWN = "latency = 2 s, bandwidth = 5 B/s per_direction"
 RING = f"operation = all_reduce, algorithm = ring, ranks = 4, {OWN}"
 
@@ -195,7 +197,7 @@ def test_one_rank_and_no_bytes_take_no_time() -> None:
     check_table(f"{RING}, size = 0 B", {"seconds": 12, "crossover": 0, "algorithm_bandwidth": 0})
 
 
-@pytest.mark.parametrize(
+@try_each(
     "operation, factor, sent, across",
     [
         # buffers that pass a port, bytes that all ranks send, and bytes over a half cut; of 40 B
@@ -237,7 +239,7 @@ NODES = (
 )
 
 
-@pytest.mark.parametrize(
+@try_each(
     "ports, own, flat, hop",
     [
         # 10 B/s in a node, 6 B/s a port; a rank has its share of them, a ring all, a leader one
@@ -259,7 +261,7 @@ def test_nodes_of_four_ranks_have_ports_into_the_network(
     assert group.flat.seconds(2.0, 60.0) == 14 + 60 / flat
 
 
-@pytest.mark.parametrize(
+@try_each(
     "nodes, local, bandwidth, latency",
     [(1, 1, 10, 3), (1, 2, 10, 3), (2, 1, 6, 1), (2, 2, 6, 3), (3, 1, 6, 1), (3, 4, 6, 3)],
 )
@@ -298,7 +300,7 @@ fabric f {{
 """
 
 
-@pytest.mark.parametrize(
+@try_each(
     "name, more, bandwidth, latency",
     [
         # 90 B/s for two flows; 60 B/s, of which half is achieved by two that collide, thinned
@@ -389,7 +391,7 @@ def test_a_sweep_moves_at_each_point_what_its_fastest_algorithm_does() -> None:
 CURVE = Curve(sizes=np.array([10.0, 1000.0]), seconds=np.array([2.0, 20.0]))
 
 
-@pytest.mark.parametrize(
+@try_each(
     "rounds, bytes_, ports, seconds",
     [
         (1.0, 10.0, 1.0, 2.0),
@@ -501,7 +503,7 @@ def test_a_table_by_size_goes_from_a_kibibyte_to_sixteen_gibibytes_by_four() -> 
     assert [row[3][0] for row in table(f"{alone}, size = 1 B, compare = sizes").rows] == [0.0] * 13
 
 
-@pytest.mark.parametrize(
+@try_each(
     "operation, ranks, rows, columns, further",
     [
         ("all_reduce", 2, 2, 2, False),
@@ -580,12 +582,19 @@ def test_an_empty_message_is_bound_by_nothing() -> None:
     assert section.rows[-1] == ("no algorithm takes less than", (4, "s"), (8, "s"))
 
 
-@pytest.mark.parametrize(
+@try_each(
     "bytes_, text",
     [
-        (999.0, "999 B"), (1e3, "1 kB"), (999e3, "999 kB"), (1e6, "1 MB"), (999e6, "999 MB"),
-        (1e9, "1 GB"), (999e9, "999 GB"), (1e12, "1 TB"), (1234e12, "1234 TB"),
+        (999.0, "999 B"),
+        (1e3, "1 kB"),
+        (999e3, "999 kB"),
+        (1e6, "1 MB"),
+        (999e6, "999 MB"),
+        (1e9, "1 GB"),
+        (999e9, "999 GB"),
+        (1e12, "1 TB"),
+        (1234e12, "1234 TB"),
     ],
-)  # fmt: skip
+)
 def test_bytes_are_printed_in_the_largest_full_unit(bytes_: float, text: str) -> None:
     assert _size_text(bytes_) == text

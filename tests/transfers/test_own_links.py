@@ -11,6 +11,8 @@ from parcost import Curve
 from parcost_plugins.calculators.transfers.links import CurveLink, TransferLinks, link
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
+from ..rows import try_each
+
 #: 1 KB in 1 ms and 1 MB in 4 ms: between them half the way in logarithms is twice the time.
 CURVE = Curve(sizes=np.array([1e3, 1e6]), seconds=np.array([1e-3, 4e-3]))
 MIDDLE = 10**4.5
@@ -20,8 +22,8 @@ def measured_link(ports: float = 1.0, curve: Curve = CURVE) -> Any:
     return link("m", latency=0.0, rate=curve, share=ports, level=None)
 
 
-@pytest.mark.parametrize(
-    ("rounds", "bytes_", "ports", "seconds"),
+@try_each(
+    "rounds, bytes_, ports, seconds",
     [
         (1, 1e3, 1.0, 1e-3),
         (1, 1e6, 1.0, 4e-3),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 import parcost
+
+from ..rows import try_each
 
 OWN = "bandwidth = 450 GB/s per_direction"
 
@@ -16,7 +16,7 @@ def problems(body: str, before: str = "") -> list[Any]:
     return list(scenario.evaluate().result.diagnostics)
 
 
-@pytest.mark.parametrize(
+@try_each(
     "id, body, said, hint",
     [
         (

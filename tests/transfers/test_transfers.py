@@ -11,6 +11,7 @@ import pytest
 from parcost_apps.cli import main
 
 from ..evaluation import result
+from ..rows import try_each
 
 RING = "latency = 1 us, bandwidth = 450 GB/s per_direction"
 
@@ -49,7 +50,7 @@ def test_a_message_meets_its_start_up_at_alpha_times_bandwidth() -> None:
     assert x["ranks"] == 2
 
 
-@pytest.mark.parametrize(
+@try_each(
     "operation, algorithm, ranks, rounds, buffers",
     [
         ("all_reduce", "naive", 8, 14, 14),
@@ -74,9 +75,7 @@ def test_bytes_moved_by_an_algorithm(
     assert x["bytes"] == approx(buffers * 1e6)
 
 
-@pytest.mark.parametrize(
-    "operation", ["all_gather", "reduce_scatter", "scatter", "gather", "all_to_all"]
-)
+@try_each("operation", ["all_gather", "reduce_scatter", "scatter", "gather", "all_to_all"])
 def test_a_size_is_of_the_whole_or_of_one_rank_as_it_says(operation: str) -> None:
     both = [
         figures(f"operation = {operation}, ranks = 8, size = 1 MB {word}, {RING}")
@@ -99,7 +98,7 @@ def test_two_levels_say_what_each_carries() -> None:
     assert x["bytes"] == x["node_bytes"] == approx(1.75e9)
 
 
-@pytest.mark.parametrize(
+@try_each(
     "algorithm, ports, expected",
     [
         ("leader_all_reduce", 8, 41.111111e-3),
@@ -322,7 +321,7 @@ def test_the_fastest_algorithm_depends_on_the_size() -> None:
     assert busy[0] == approx(1.75 * size[0] / seconds[0])
 
 
-@pytest.mark.parametrize("P", [2, 3, 4, 8])
+@try_each("P", [2, 3, 4, 8])
 def test_the_steps_of_a_ring_leave_every_chunk_everywhere(P: int) -> None:
     body = f"operation = all_reduce, size = 1 GB, ranks = {P}, schedule = on, {RING}"
     section = tables(body)["x: the ring step by step"]

@@ -19,6 +19,8 @@ from parcost_measured.validation.evaluation import (
 )
 from parcost_measured.validation.rows import PlacedRow, RunRow
 
+from ..rows import try_each
+
 Make = Callable[..., RunRow]
 
 POINT: dict[str, Any] = {
@@ -48,8 +50,8 @@ def test_a_point_as_a_prediction() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("points", "reason"),
+@try_each(
+    "points, reason",
     [
         ([], ""),
         ([{}], ""),

@@ -22,13 +22,15 @@ from parcost_measured.validation.selection import (
     value_of,
 )
 
+from ..rows import try_each
+
 Make = Callable[..., RunRow]
 Write = Callable[[Iterable[Any]], Path]
 Validate = Callable[..., Any]
 
 
-@pytest.mark.parametrize(
-    ("text", "value", "holds"),
+@try_each(
+    "text, value, holds",
     [
         ("x>=2", 2, True),
         ("x>=2", 1.9, False),
@@ -57,8 +59,8 @@ def test_a_condition(text: str, value: Any, holds: bool) -> None:
     assert condition(text).holds(value) is holds
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
+@try_each(
+    "path, value",
     [
         ("batch.global", 16),
         ("batch.micro", 2),
@@ -83,8 +85,8 @@ def test_the_paths_of_the_schema() -> None:
     assert not {"batch", "model", "measured", "batch.global_"} & set(found)
 
 
-@pytest.mark.parametrize(
-    ("text", "quantity", "metric", "group", "bound"),
+@try_each(
+    "text, quantity, metric, group, bound",
     [
         ("mape > 10 %", "step", "mape", "all", 0.1),
         ("memory p90 of two words >= 5%", "memory", "p90", "two words", 0.05),
@@ -104,7 +106,7 @@ def test_a_limit(text: str, quantity: str, metric: str, group: str, bound: float
         assert found.is_broken(value) is (relation in found.relation)
 
 
-@pytest.mark.parametrize("text", ["mape", "pairs", "mape > 10", "speed > 1 %", "", "mape of > 1 %"])
+@try_each("text", ["mape", "pairs", "mape > 10", "speed > 1 %", "", "mape of > 1 %"])
 def test_invalid_limits(text: str) -> None:
     with pytest.raises(MalformedError):
         limit(text)

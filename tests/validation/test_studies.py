@@ -34,6 +34,8 @@ from parcost_plugins.vocabulary.run_choices import (
     tensor_overlap,
 )
 
+from ..rows import try_each
+
 Make = Callable[..., RunRow]
 
 #: What turns the row of Megatron-LM into one of FSDP under Composer, on two nodes of eight.
@@ -149,8 +151,8 @@ def test_a_row_with_experts(row: Make) -> None:
     assert made[Cluster].device.label == "gb200"
 
 
-@pytest.mark.parametrize(
-    ("extra", "expected"),
+@try_each(
+    "extra, expected",
     [
         ({"compile": True}, "mode = compiled"),
         ({"compile": False}, "mode = eager"),
@@ -196,8 +198,8 @@ def test_how_tokens_reach_experts(row: Make) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("more", "framework"),
+@try_each(
+    "more, framework",
     [
         ({}, "nemo"),
         ({"extra": {"release": "26.04"}}, "nemo"),
@@ -213,8 +215,8 @@ def test_the_release_of_a_container_is_a_version_of_its_framework(
     assert write(row(**{**EXPERTS, **mxfp8, **more})).framework == framework
 
 
-@pytest.mark.parametrize(
-    ("more", "dispatcher", "capacity"),
+@try_each(
+    "more, dispatcher, capacity",
     [
         ({"notes": "Dropless, all-to-all dispatcher."}, "alltoall", None),
         ({"notes": "Table qualifier: tokendrop."}, None, 1.0),
@@ -251,8 +253,8 @@ def test_sinks_reach_ranks_that_share_a_sequence_by_all_to_all(row: Make) -> Non
     assert algorithm(study(write(row(**composer)))) == "all_gather"
 
 
-@pytest.mark.parametrize(
-    ("source", "year", "ranks", "elements"),
+@try_each(
+    "source, year, ranks, elements",
     [
         ("Megatron-LM", 2025, 2, 40e6),
         ("Megatron-LM", 2025, 41, 41e6),
@@ -284,8 +286,8 @@ def test_named_modules_are_recomputed(row: Make) -> None:
     assert "recompute       = none" in text
 
 
-@pytest.mark.parametrize(
-    ("said", "zero"),
+@try_each(
+    "said, zero",
     [
         ("none (plain data parallel)", 0),
         ("ZeRO stage 1 (DeepSpeed)", 1),
@@ -324,8 +326,8 @@ def test_ports_that_the_row_counts(row: Make) -> None:
     assert (network.bandwidth, network.ports) == (25e9, 4)
 
 
-@pytest.mark.parametrize(
-    ("gpu", "internode", "efficiencies"),
+@try_each(
+    "gpu, internode, efficiencies",
     [
         ("A100-80GB-SXM", "4x Omni-Path 100 Gb/s per node (Jean Zay)", (0.78, 0.41)),
         ("V100-32GB-SXM2", "4x Omni-Path 100 Gb/s per node (Jean Zay)", (0.37, 0.14)),
@@ -344,8 +346,8 @@ def test_messages_pass_through_the_host_on_jean_zay(
     assert (node.efficiency, network.efficiency) == pytest.approx(efficiencies)
 
 
-@pytest.mark.parametrize(
-    ("gpu", "device", "fabric"),
+@try_each(
+    "gpu, device, fabric",
     [
         ("H100-96GB-SXM (HBM2e, 500 W)", "h100_sxm_96g", "hgx_h100"),
         ("V100-16GB-SXM2", "v100_sxm2_16g", "dgx_v100"),
@@ -363,8 +365,8 @@ def test_words_for_devices(gpu: str, device: str, fabric: str, row: Make) -> Non
     assert f"use catalog.fabrics.{fabric}\n" in text
 
 
-@pytest.mark.parametrize(
-    ("said", "kernel"),
+@try_each(
+    "said, kernel",
     [
         ("FlashAttention-3", "flash_3"),
         ("flash attention v2", "flash_2"),
@@ -459,8 +461,8 @@ def test_large_runs_of_bigscience_waited_for_each_kernel(
     assert any("CUDA_LAUNCH_BLOCKING" in one for one in made.assumptions) is waits
 
 
-@pytest.mark.parametrize(
-    ("config", "pp", "lines"),
+@try_each(
+    "config, pp, lines",
     [
         ("config_DGXB200_8x8x1xtp1pp1cp1_8b_fp4.sh", 1, ["bucket       = 768e6 * 2 B"]),
         ("like config_C880A_8xB300_2x8x2xtp1pp1cp1_8b.sh (one node)", 1, ["bucket "]),
@@ -488,8 +490,8 @@ BOTH = {"extra__pp_partition": "type:transformer|embedding"}
 TORCHTITAN = {"source": "pytorch/torchtitan", "year": 2025}
 
 
-@pytest.mark.parametrize(
-    ("changes", "layers", "pp", "vp", "expected"),
+@try_each(
+    "changes, layers, pp, vp, expected",
     [
         # DeepSpeed of 2022 balanced what its pattern matches: seven on each, the rest on the last.
         (DEEPSPEED, 78, 12, 1, [7] * 11 + [1]),

@@ -265,8 +265,8 @@ def test_blocks_and_kinds_of_attention(row: Make) -> None:
     assert write(row(model__attn_type="GQA")).text == text
 
 
-@pytest.mark.parametrize(
-    ("schedule", "kind"),
+@try_each(
+    "schedule, kind",
     [
         ("ZB-1p", "zb_h1"),
         ("ZB-2p", "zb_h2"),
@@ -314,10 +314,16 @@ def test_the_dispatcher_that_notes_name(notes: str, dispatcher: str | None, row:
 NONE = {"hardware__internode_gbps": None}
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
+@try_each(
+    "changes, expected",
     [
-        ({}, ["  level node { size = 8 devices }", "  level network { bandwidth = 200 Gbps per_direction }"]),
+        (
+            {},
+            [
+                "  level node { size = 8 devices }",
+                "  level network { bandwidth = 200 Gbps per_direction }",
+            ],
+        ),
         (
             {"hardware__internode": "EFA, 4 x 100", "hardware__internode_gbps": 400},
             [
@@ -335,23 +341,32 @@ NONE = {"hardware__internode_gbps": None}
         ),
         (
             {"hardware__internode": "16x 100 Gb/s ports", "hardware__internode_gbps": 1600},
-            ["  level node { size = 8 devices }", "  level network { bandwidth = 200 Gbps per_direction }"],
+            [
+                "  level node { size = 8 devices }",
+                "  level network { bandwidth = 200 Gbps per_direction }",
+            ],
         ),
         # 8 x 200 is not what the node has: as many ports as devices.
         (
             {"hardware__internode_gbps": 800},
-            ["  level node { size = 8 devices }", "  level network { bandwidth = 100 Gbps per_direction }"],
+            [
+                "  level node { size = 8 devices }",
+                "  level network { bandwidth = 100 Gbps per_direction }",
+            ],
         ),
         # nor is 4 x 200
         (
             {"hardware__internode": "4 x 200"},
-            ["  level node { size = 8 devices }", "  level network { bandwidth = 200 Gbps per_direction }"],
+            [
+                "  level node { size = 8 devices }",
+                "  level network { bandwidth = 200 Gbps per_direction }",
+            ],
         ),
         (NONE, ["  level node { size = 8 devices }"]),
         ({**NONE, "hardware__gpus_per_node": None}, []),
         ({**NONE, "hardware__intranode": "NVLink domain 4"}, ["  level node { size = 4 devices }"]),
     ],
-)  # fmt: skip
+)
 def test_a_fabric_of_the_rows_own(changes: dict[str, Any], expected: list[str], row: Make) -> None:
     text = write(row(**changes)).text
     found = []
@@ -365,9 +380,7 @@ def test_a_fabric_of_the_rows_own(changes: dict[str, Any], expected: list[str], 
     assert fabric == ("site" if expected else "dgx_a100")
 
 
-@pytest.mark.parametrize(
-    ("gpus", "nodes", "assumed"), [(8, 8, False), (9, 8, True), (16, 8, True), (16, None, True)]
-)
+@try_each("gpus, nodes, assumed", [(8, 8, False), (9, 8, True), (16, 8, True), (16, None, True)])
 def test_a_network_is_assumed_between_nodes_alone(
     gpus: int, nodes: int | None, assumed: bool, row: Make
 ) -> None:
@@ -384,8 +397,8 @@ def test_how_much_of_an_nvlink_domain_a_job_takes(row: Make) -> None:
     assert domain_of(row().hardware) is None
 
 
-@pytest.mark.parametrize(
-    ("framework", "size"),
+@try_each(
+    "framework, size",
     [("NeMo 25.02.01+", 4), ("NeMo 25.04", 4), ("NeMo 25.07", 64), ("Megatron-LM", 64)],
 )
 def test_containers_of_nemo_up_to_25_04_have_no_nvlink_between_trays(
@@ -436,8 +449,8 @@ COMPOSER = {"source": "mosaicml/llm-foundry", "year": 2026}
 DEEPSPEED = {"source": "DeepSpeed", "year": 2026}
 
 
-@pytest.mark.parametrize(
-    ("class_", "said", "more", "recipe"),
+@try_each(
+    "class_, said, more, recipe",
     [
         ("bf16", "bf16", {}, Recipe("bf16")),
         ("bf16", "pure bf16", {}, Recipe("bf16_pure")),
@@ -488,8 +501,8 @@ def test_the_sharded_state_of_a_row_names_its_framework_first(row: Make) -> None
     assert profile_of(row(**{**BRIDGE, "year": 2024})).title == "NeMo of 2024"
 
 
-@pytest.mark.parametrize(
-    ("name", "framework"),
+@try_each(
+    "name, framework",
     [
         ("HF Trainer", "transformers"),
         ("transformers 4.51", "transformers"),

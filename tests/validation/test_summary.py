@@ -29,6 +29,8 @@ from parcost_measured.validation.summary import (
 )
 from parcost_plugins.vocabulary import Framework
 
+from ..rows import try_each
+
 Make = Callable[..., RunRow]
 GB = 10**9
 
@@ -178,9 +180,7 @@ def test_nodes_by_how_many_there_are(row: Make) -> None:
     assert DIMENSIONS["nodes"](row(hardware__gpus_per_node=None), "") == "not stated"
 
 
-@pytest.mark.parametrize(
-    ("numbers", "factor"), [("bf16", 1), ("fp8", 2), ("mxfp8", 2), ("nvfp4", 4), ("mxfp4", 4)]
-)
+@try_each("numbers, factor", [("bf16", 1), ("fp8", 2), ("mxfp8", 2), ("nvfp4", 4), ("mxfp4", 4)])
 def test_nothing_computes_beyond_its_peak(numbers: str, factor: int, row: Make) -> None:
     """800 TFLOP in 2 s are 400 TFLOP/s, and a narrower type is that much faster."""
     one = row(precision_class=numbers, measured={"step_time_s": 2.0})
@@ -506,8 +506,8 @@ def test_a_layout_by_chance_takes_the_mean() -> None:
     assert chance([5.0, 10.0, 6.0]) == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize(
-    ("basis", "measured", "error", "held"),
+@try_each(
+    "basis, measured, error, held",
     [
         ("device", 50.0, -0.2, True),  # 40 GB, in 30 to 60
         ("reserved", 40.0, -0.25, True),  # 30 GB, in 22.5 to 45
