@@ -107,3 +107,20 @@ def test_explain_names_the_nearest_attribute(run_command: Run) -> None:
     done = run_command("explain", "a.par", "layout.zeroo", a=EXPERTS)
     assert done.code == 2
     assert "did you mean `layout.zero`" in done.err
+
+
+def test_a_sweep_has_the_lines_that_its_points_share(run_command: Run) -> None:
+    swept = ("--set", "model.hidden=[2048,4096]", "--set", "layout.pp=[2,4]")
+    found = job(run_command("eval", "a.par", *swept, a=EXPERTS).out)
+    assert "hidden size 2,048 to 4,096" in found["model"]
+    assert "layout" not in found
+    assert found["training"].startswith("256 sequences of 4,096 tokens")
+
+
+@pytest.mark.slow
+def test_a_search_has_the_lines_that_its_layouts_share(run_command: Run) -> None:
+    found = job(
+        run_command("search", "a.par", "--over", "zero=1,2", "--over", "ep=4,8", a=EXPERTS).out
+    )
+    assert found["model"].startswith("mixtral_8x7b: 46.7 billion parameters")
+    assert "layout" not in found

@@ -32,6 +32,7 @@ from parcost_apps.search.report import (
     usable_bytes,
 )
 from parcost_formats.rendering.columns import column
+from parcost_formats.rendering.job import job_table
 
 if TYPE_CHECKING:
     from parcost.search.result import SearchResult
@@ -63,6 +64,7 @@ def search_screen(
     yield Heading(space.scenario.name, 1, aside=space.scenario.path)
     yield Line(_summary(found, best[0]), "strong")
     yield from layout_counts(found, brief=True)
+    yield from job_table(*(entry.result for entry in shown))
     yield Heading("Best layouts, the fastest of each combination of degrees", 3)
     yield from _layouts(space, found, shown)
     yield from _order(found, shown)

@@ -6,12 +6,13 @@ so that the reader can compare them with the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from parcost.contract.page import Column, Item, Row, Table
 from parcost.contract.schema import block_name, block_type
 from parcost.language.numbers import quantity
+from parcost.numeric import any_of
 from parcost_plugins.vocabulary import (
     Adapters,
     Cluster,
@@ -32,17 +33,26 @@ _DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp")
 _HOSTED = ("optimizer", "parameters", "activations")
 
 
-def job_table(result: Result) -> Iterator[Item]:
-    """Yield a table of the job's deciding values; nothing for a study without a training step."""
-    study = result.study
-    if study.trains:
-        rows = [
-            ("model", _model(result)),
-            ("layout", _layout(study)),
-            ("training", _training(study)),
-            ("precision", _precision(study)),
-        ]
-        yield Table((Column(), Column(flexible=True)), [Row(row) for row in rows])
+def job_table(*results: Result) -> Iterator[Item]:
+    """Yield a table of the deciding values that the *results* share, of those with a step if any.
+
+    Studies that have calculations alone have no such values.
+    """
+    training = [result for result in results if result.study.trains]
+    timed = [result for result in training if result.outcome is not None]
+    rows = [_rows(result) for result in timed or training]
+    shared = [row for row in rows[0] if all(row in other for other in rows)] if rows else []
+    if shared:
+        yield Table((Column(), Column(flexible=True)), [Row(row) for row in shared])
+
+
+def _rows(result: Result) -> Sequence[tuple[str, str]]:
+    return (
+        ("model", _model(result)),
+        ("layout", _layout(result.study)),
+        ("training", _training(result.study)),
+        ("precision", _precision(result.study)),
+    )
 
 
 def _model(result: Result) -> str:
@@ -67,7 +77,7 @@ def _size(parameters: Real) -> str:
     >>> _size(70_553_706_496), _size(124_439_808)
     ('70.55 billion parameters', '124.4 million parameters')
     """
-    unit, word = (1e9, "billion") if parameters >= 1e9 else (1e6, "million")
+    unit, word = (1e9, "billion") if any_of(parameters >= 1e9) else (1e6, "million")
     return f"{quantity(parameters / unit)} {word} parameters"
 
 
@@ -75,11 +85,13 @@ def _layout(study: Study) -> str:
     """Return the devices, the degrees above 1, what ZeRO shards, and the schedule."""
     cluster, layout, sharding = study[Cluster], study[Layout], study.get(Sharding)
     degrees = {name: getattr(layout, name) for name in _DEGREES}
-    parts = [f"{n.upper()} {quantity(d)}" for n, d in degrees.items() if d != 1 or n == "dp"]
+    parts = [
+        f"{n.upper()} {quantity(d)}" for n, d in degrees.items() if any_of(d != 1) or n == "dp"
+    ]
     parts.append(f"ZeRO {layout.zero}")
-    if sharding is not None and sharding.shard != layout.dp * layout.cp:
+    if sharding is not None and any_of(sharding.shard != layout.dp * layout.cp):
         parts[-1] += f" over {quantity(sharding.shard)} ranks"
-    if layout.tp != 1:
+    if any_of(layout.tp != 1):
         parts.append(f"SP {quantity(layout.sequence_parallel)}")
     if layout.pp > 1:
         schedule = study[ScheduleChoice]
@@ -91,7 +103,7 @@ def _layout(study: Study) -> str:
 def _training(study: Study) -> str:
     """Return the batch, how it is divided, and what saves its memory."""
     training, offload = study[Training], study.get(Offload)
-    packed = ", packed" if training.documents or training.document else ""
+    packed = ", packed" if training.documents or training.document is not None else ""
     batch, length = quantity(training.global_batch), quantity(training.sequence)
     hosted = {name: getattr(offload, name, 0.0) for name in _HOSTED}
     parts = [
@@ -101,7 +113,7 @@ def _training(study: Study) -> str:
         *(
             f"{quantity(share, '%')} of {name} on the host"
             for name, share in hosted.items()
-            if share
+            if any_of(share != 0)
         ),
     ]
     return ", ".join(parts)

@@ -13,6 +13,7 @@ from parcost.report.rows import rows as rows_of
 from parcost_formats.rendering.assumptions import assumed_line
 from parcost_formats.rendering.cells import axis_value, plugin_note
 from parcost_formats.rendering.full_report import page_figures, section_page, suppression_lines
+from parcost_formats.rendering.job import job_table
 from parcost_formats.rendering.judgments import (
     claims_by_point,
     judgment_failure,
@@ -45,8 +46,11 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     yield Heading(report.name, 1, aside=report.path)
     yield _verdict(report, points, trains=trains)
     listed = " and ".join(f"`{name}`" for name, _ in report.axes)
-    yield Line(f"Sweep: {listed} has a list of values.", "faint")
+    lists = "have lists" if len(report.axes) > 1 else "has a list"
+    yield Line(f"Sweep: {listed} {lists} of values.", "faint")
     yield from _messages(report, view)
+    if not view.figures:
+        yield from job_table(*report.results)
     if run:
         yield from _results(report, view, run, trains=trains)
     if run and not trains:
