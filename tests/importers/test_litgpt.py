@@ -67,6 +67,9 @@ def test_pretraining_shards_within_nodes_and_keeps_activations() -> None:
         ("micro_batch_size: 2, ", "", "training.micro_batch", "1"),
         ("precision: bf16-mixed\n", "", "precision.gather", "4 B"),
         ("bf16-mixed", "16-mixed", "precision.compute", "fp16"),
+        ("bf16-mixed", "16", "precision.gather", "4 B"),
+        ("bf16-mixed", "16-true", "precision.compute", "fp16"),
+        ("bf16-mixed", "16-true", "precision.gather", "2 B"),
     ],
 )
 def test_full_fine_tuning_recomputes_blocks_on_several_devices(
@@ -84,7 +87,6 @@ def test_full_fine_tuning_recomputes_blocks_on_several_devices(
         ("Llama-3.2-1B", "my-own", "model"),
         ("model_name: Llama-3.2-1B", "model_config: {n_layer: 4}", "model"),
         ("AdamW", "SGD", "precision"),
-        ("bf16-mixed", "transformer-engine", "precision"),
     ],
 )
 def test_what_a_file_leaves_open_raises_a_question(old: str, new: str, attribute: str) -> None:
@@ -94,6 +96,25 @@ def test_what_a_file_leaves_open_raises_a_question(old: str, new: str, attribute
 
 def test_a_frozen_model_without_adapters_is_an_error() -> None:
     assert problems(LitGpt(), f"{FINETUNE}quantize: bnb.nf4\n", "run.yaml")
+
+
+@pytest.mark.parametrize(
+    ("precision", "message"),
+    [
+        ("transformer-engine", "FSDP of Lightning stops at `transformer-engine`"),
+        ("64-true", "FSDP of Lightning stops at `64-true`"),
+        ("fp16", "`fp16` is not a precision of Lightning"),
+        ("8-true", "`8-true` is not a precision of Lightning"),
+    ],
+)
+def test_a_precision_that_lightning_does_not_have(precision: str, message: str) -> None:
+    """A device by itself may use Transformer Engine, for which no recipe is known."""
+    text = PRETRAIN.replace("bf16-mixed", precision)
+    (found,) = problems(LitGpt(), text, "run.yaml")
+    assert found == (f"`precision`: {message}", f"precision: {precision}")
+    alone = text.replace("devices: 8", "devices: 1").replace("num_nodes: 2", "num_nodes: 1")
+    asked = {one.attribute for one in LitGpt().translate("run.yaml", alone).questions}
+    assert ("precision" in asked) == ("stops" in message)
 
 
 COMMAND = """B=2

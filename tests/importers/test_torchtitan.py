@@ -946,7 +946,8 @@ def test_a_configuration_of_the_library_is_where_a_job_starts() -> None:
     assert values(found)["training.sequence"] == "4096"
     assert values(found)["recompute.alternate"] == "on"
     assert values(found)["layout.tp"] == "2"
-    assert "training.loss_chunks" in {one.attribute for one in found.questions}
+    asked = {one.attribute: list(one.answers) for one in found.questions}
+    assert asked["training.loss_chunks"] == [f"--set training.loss_chunks={one}" for one in (8, 1)]
 
 
 def test_a_configuration_of_the_library_that_is_not_known_is_an_error() -> None:
@@ -976,3 +977,16 @@ def test_a_flavor_of_one_family_is_not_that_of_another(name: str, asks: bool) ->
 def test_a_call_that_may_change_a_configuration_is_listed() -> None:
     found = Torchtitan().translate("job.py", CHANGED.replace("CHANGE", "tune(config, 3)"))
     assert "tune(config)" in {one.name for one in found.unknown}
+
+
+def test_a_pipeline_that_runs_several_times_a_step_asks_for_the_batch_of_one_run() -> None:
+    """torchtitan accumulates 256 / (4 replicas * 8 sequences) = 8 runs of the pipeline."""
+    stages = "pipeline_parallel_degree = 8\ndata_parallel_shard_degree = 4"
+    text = TOML.replace("data_parallel_shard_degree = 32", stages)
+    (asked,) = read(text).questions
+    assert asked.attribute == "training.global_batch"
+    assert "256 sequences / (4 replicas * 8) = 8 times a step" in asked.reason
+    assert list(asked.answers) == [
+        "--set 'training.global_batch=32 sequences'",
+        "--set 'training.global_batch=256 sequences'",
+    ]

@@ -237,7 +237,7 @@ def _precision(found: SettingCollector) -> None:
         place = "optimizer" if "optimizer" in found else "optimizer.class_path"
         found.ask("precision", reason, _ANSWERS, place)
     if value not in kinds:
-        found.ask("precision", f"`{value}` is not known", _ANSWERS, key)
+        _reject_precision(found, key, value)
         return
     recipe, *sizes = kinds[value]
     stated = key if key in found else ""
@@ -246,9 +246,23 @@ def _precision(found: SettingCollector) -> None:
     if not sizes:
         return
     fact = "Lightning 2.5: FSDPPrecision gathers fp32 and reduces 16 bits"
+    if value.endswith("-true"):
+        fact = "Lightning 2.5: weights, gradients and moments are fp16, and none is fp32"
     for attribute, size in zip(("gather", "reduction", "compute"), sizes, strict=False):
         found.assume(f"{_RECIPE} {recipe}", attribute, size, fact)
     found.assume("training", "precision", "fabric", "the recipe that this file changes")
+
+
+def _reject_precision(found: SettingCollector, key: str, value: str) -> None:
+    """Report a precision that Fabric, or its FSDP, does not have, or ask for its recipe."""
+    known = ", ".join(one for one in table(TOOL)["precisions"] if "-" in one)
+    other = table(TOOL)["other_precisions"].get(value)
+    if other is None:
+        found.problem(key, f"`{value[:40]}` is not a precision of Lightning", f"known: {known}")
+    elif found.setting("layout", "zero") != "0":
+        found.problem(key, f"FSDP of Lightning stops at `{value}`", f"it has {known}")
+    else:
+        found.ask("precision", f"`{value}` is {other}, and no recipe has them", _ANSWERS, key)
 
 
 @hookimpl

@@ -214,10 +214,18 @@ def _global(options: TitanOptions, degrees: ParallelDegrees, local: int) -> None
         else:
             options.default(_GLOBAL, "training.global_batch", value, why)
         return
+    once = local * (degrees.replicas or 0)  # sequences in one run of the pipeline
+    if degrees.pp > 1 and once and number > once and number % once == 0:
+        runs = f"{number} sequences / ({degrees.replicas} replicas * {local})"
+        reason = (
+            f"torchtitan fills and drains the pipeline for each local batch, {runs} = "
+            f"{number // once} times a step, and parcost once: choose the batch of one run, and "
+            f"multiply its time by {number // once}, or all of them in one run, with fewer bubbles"
+        )
+        answers = [f"--set 'training.global_batch={one} sequences'" for one in (once, number)]
+        draft.ask("training.global_batch", reason, answers, option)
+        return
     draft.set("training.global_batch", f"{digits(number)} sequences", option)
-    if degrees.pp > 1 and degrees.replicas and number > local * degrees.replicas:
-        why = "the pipeline runs once per global batch here, and once per local batch in the tool"
-        draft.leave(option, why)
 
 
 def _tokens(options: TitanOptions, degrees: ParallelDegrees) -> None:

@@ -25,11 +25,10 @@ class TitanOptions(OptionSet):
         for field, reason in table("torchtitan")["rejected"].items():
             if self.on(field):
                 draft.problem(options[field], reason)
-        for field, answer in table("torchtitan")["deciding"].items():
-            option = options.get(field)
+        for field, found in table("torchtitan")["deciding"].items():
+            option, answers = options.get(field), [found] if isinstance(found, str) else found
             if option is not None and option.unread:
-                why = f"`{option.key}`: {option.unread}"
-                draft.ask(asked_attribute(answer), why, [*option.answers, answer], option)
+                self.ask(option, option.unread, [*option.answers, *answers])
 
     def _find_release(self) -> tuple[str, str]:
         """Return the release, identified by keys that only it has, and its framework."""
@@ -50,8 +49,8 @@ class TitanOptions(OptionSet):
         return option is not None and bool(option.unread)
 
     def ask(self, option: Option, reason: str, answers: Sequence[str]) -> None:
-        """Ask for the attribute, or the kind of block, that the first of the *answers* sets."""
-        self.draft.ask(asked_attribute(answers[0]), f"`{option.key}`: {reason}", answers, option)
+        """Ask for the attribute, or the kind of block, that the last of the *answers* sets."""
+        self.draft.ask(asked_attribute(answers[-1]), f"`{option.key}`: {reason}", answers, option)
 
     def default(self, name: str, path: str, value: str, why: str) -> None:
         """Set an attribute to the default of the release, if the file does not state it."""
