@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from parcost import Importer
@@ -38,3 +39,9 @@ class JobImporter(IncompleteJobImporter):
         super().__init_subclass__()
         if "keys" not in vars(cls):
             cls.keys = KeyNames(cls.name)
+
+    @property
+    def nullable(self) -> Sequence[str]:
+        """Keys that are null where the tool has a value of its own for them."""
+        found: Sequence[str] = table(self.name).get("nullable", {}).get("keys", ())
+        return found

@@ -9,6 +9,7 @@ from attrs import evolve
 from parcost import ImportFile, Translation
 from parcost_formats.tools.file_importer import FileImporter
 from parcost_formats.tools.network_variables import list_network_variables
+from parcost_formats.tools.null_keys import ask_for_nulls
 from parcost_formats.tools.reserved_nodes import check_reserved_nodes
 
 NEEDS: Mapping[str, str] = {
@@ -64,9 +65,16 @@ class IncompleteJobImporter(FileImporter):
     def read(self, file: ImportFile) -> Translation:
         """Return the blocks of a file, with variables of its script that change the network."""
         found = check_reserved_nodes(file, super().read(file))
+        nulls = [*ask_for_nulls(file, found, super().read, self.nullable)]
+        found = evolve(found, questions=[*found.questions, *nulls]) if nulls else found
         small = any(one.attribute == NODE_SIZE for one in (*found.unknown, *found.missing))
         keys = [*list_network_variables(file, found, small_nodes=small)]
         return evolve(found, missing=[*found.missing, *keys]) if keys else found
+
+    @property
+    def nullable(self) -> Collection[str]:
+        """Keys that are null where the tool has a value of its own for them."""
+        return ()
 
     def option_for(self, attribute: str, names: Collection[str]) -> str:
         """Return the option for an attribute; the fabric follows from the device of the job.

@@ -1,0 +1,61 @@
+"""A null where a tool expects a number that decides the cost is a question, in every YAML."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from parcost import ImportFile
+from parcost.engine.session import Session
+from parcost_formats.imports.reader import importers_of
+
+from .finetuning_files import AXOLOTL, LLAMAFACTORY
+from .test_bridge_commands import SECTIONS
+from .test_gpt_neox import JOB as NEOX
+from .test_levanter import JOB as LEVANTER
+from .test_lingua import JOB as LINGUA
+from .test_litgpt import PRETRAIN as LITGPT
+from .test_maxtext import RUN as MAXTEXT
+from .test_nemo import NEMO_1
+from .test_olmo import JOB as OLMO
+from .test_yaml_configs import LLAMA as NANOTRON
+
+JOBS = {
+    "nanotron": (NANOTRON, {"tp": "layout.tp", "pp": "layout.pp"}),
+    "gpt_neox": (NEOX, {"model_parallel_size": "layout.tp"}),
+    "levanter": (LEVANTER, {"model_axis_size": "layout.tp"}),
+    "lingua": (LINGUA, {"tp_size": "layout.tp"}),
+    "litgpt": (LITGPT, {"micro_batch_size": "training.micro_batch"}),
+    "llamafactory": (LLAMAFACTORY, {"per_device_train_batch_size": "training.micro_batch"}),
+    "axolotl": (AXOLOTL, {"micro_batch_size": "training.micro_batch"}),
+    "maxtext": (MAXTEXT, {"ici_tensor_parallelism": "layout.tp"}),
+    "nemo": (NEMO_1, {"tensor_model_parallel_size": "layout.tp"}),
+    "olmo": (OLMO, {"max_sequence_length": "training.sequence"}),
+    "megatron": (SECTIONS, {"tensor_model_parallel_size": "layout.tp"}),
+}
+
+
+@pytest.mark.parametrize("tool", JOBS)
+@pytest.mark.parametrize("null", ["null", "~"])
+def test_a_null_of_a_deciding_key_is_a_question(tool: str, null: str) -> None:
+    text, keys = JOBS[tool]
+    importer = importers_of(Session())[tool]
+    for key, attribute in keys.items():
+        changed = re.sub(rf"({key}\"?: )[\d_]+", rf"\g<1>{null}", text, count=1)
+        found = importer.read(ImportFile("run.yaml", changed))
+        (asked,) = [one for one in found.questions if one.attribute == attribute]
+        assert changed[asked.start : asked.end].replace('"', "") == f"{key}: {null}"
+        assert "is null, and a number is expected" in asked.reason
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [
+        ("litgpt", LITGPT.replace("max_seq_length: 2048", "max_seq_length: null")),
+        ("megatron", SECTIONS.replace("global_batch_size: 128", "global_batch_size: null")),
+    ],
+)
+def test_a_null_that_the_tool_has_itself_is_no_question(tool: str, text: str) -> None:
+    found = importers_of(Session())[tool].read(ImportFile("run.yaml", text))
+    assert not [one for one in found.questions if "is null" in one.reason]
