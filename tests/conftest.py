@@ -162,9 +162,8 @@ def known_plugins() -> Iterator[None]:
     def ask_once(plugins: Sequence[Plugin]) -> Registry:
         if not all(p.distribution and isinstance(p.module, ModuleType) for p in plugins):
             return register(plugins)
-        members = [(plugin, *vars(plugin.module).values()) for plugin in plugins]
-        key = tuple(id(one) for _, *values in members for one in values)
-        key = (*(str(plugin) for plugin in plugins), *key)
+        members = [value for plugin in plugins for value in vars(plugin.module).values()]
+        key = (*map(str, plugins), *map(id, members))
         if key not in found:
             found[key] = (members, register(plugins))  # members live on, so no id is used again
         return found[key][1]

@@ -7,21 +7,13 @@ from pathlib import Path
 import pytest
 
 import parcost
-from parcost import Outcome, Report, Scenario
+from parcost import Outcome, Report
 from parcost.numeric import all_of
 
 from ..rows import mark_most
+from ..studies import names_of, scenario_of, scenarios_in
 
 SPECS = Path(__file__).parents[2] / "specs"
-
-
-def scenarios(folder: str) -> list[Scenario]:
-    files = sorted((SPECS / folder).glob("*.par"))
-    return [s for path in files for s in parcost.load(path)]
-
-
-def run_name(scenario: Scenario) -> str:
-    return f"{Path(scenario.path).stem}.{scenario.name}"
 
 
 def outcome_of(report: Report) -> Outcome:
@@ -30,18 +22,18 @@ def outcome_of(report: Report) -> Outcome:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", mark_most(scenarios("runs")), ids=run_name)
-def test_a_published_run_is_predicted_within_its_tolerance(scenario: Scenario) -> None:
-    report = scenario.evaluate()
+@pytest.mark.parametrize("name", mark_most(names_of(SPECS / "runs")))
+def test_a_published_run_is_predicted_within_its_tolerance(name: str) -> None:
+    report = scenario_of(SPECS / "runs", name).evaluate()
     assert not outcome_of(report).faults
     missed = [e.text for e in report.result.expectations if not all_of(e.holds)]
     assert missed == []
     assert report.result.expectations
 
 
-@pytest.mark.parametrize("scenario", mark_most(scenarios("examples"), 6), ids=run_name)
-def test_a_worked_example_evaluates(scenario: Scenario) -> None:
-    report = scenario.evaluate()
+@pytest.mark.parametrize("name", mark_most(names_of(SPECS / "examples"), 6))
+def test_a_worked_example_evaluates(name: str) -> None:
+    report = scenario_of(SPECS / "examples", name).evaluate()
     for result in report.results:
         assert result.legal
         assert not result.faults
@@ -49,6 +41,12 @@ def test_a_worked_example_evaluates(scenario: Scenario) -> None:
         assert result.figures
         assert all(all_of(e.holds) for e in result.expectations)
     assert report.exit_code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["runs", "examples"])
+def test_every_shipped_study_is_among_these(folder: str) -> None:
+    assert scenarios_in(SPECS / folder)
 
 
 # --- Llama 3 70B on 64 H100, worked out by hand --------------------------------------------

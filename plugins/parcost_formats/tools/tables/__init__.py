@@ -10,6 +10,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+_WILDCARD = re.compile(r"[*?\[].*", re.DOTALL)  # and what follows it
+
 
 @cache
 def table(tool: str) -> Mapping[str, Any]:
@@ -25,8 +27,13 @@ def is_listed(key: str, patterns: Iterable[str]) -> bool:
     >>> is_listed("rope_scaling", ["rope_scaling.*"])
     True
     """
-    found = _compile_union(tuple(patterns))
-    return bool(found.match(key) or found.match(f"{key}."))
+    names, prefixes, others = _split(tuple(patterns))
+    inside = f"{key}."
+    return bool(
+        not names.isdisjoint((key, inside))
+        or inside.startswith(prefixes)
+        or (others and (others.match(key) or others.match(inside)))
+    )
 
 
 def value_of_pattern(key: str, values: Mapping[str, Any]) -> Any:
@@ -41,9 +48,16 @@ def value_of_pattern(key: str, values: Mapping[str, Any]) -> Any:
 
 
 @cache
-def _compile_union(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Return one regular expression for all *patterns*, so that long files take linear time."""
-    return re.compile("|".join(map(translate, patterns)) or r"(?!)")
+def _split(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...], Any]:
+    """Return the names in *patterns*, what stands before a final ``*``, and all others as one.
+
+    A regular expression of all patterns would take longer to compile than most files to read.
+    """
+    wild = [(one, at[0]) for one in patterns if (at := _WILDCARD.search(one))]
+    names = frozenset(patterns).difference(one for one, _ in wild)
+    initial = tuple(one[:-1] for one, tail in wild if tail == "*")
+    others = [translate(one) for one, tail in wild if tail != "*"]
+    return names, initial, re.compile("|".join(others)) if others else None
 
 
 def find_shipped(rules: Mapping[str, Any], name: str) -> tuple[Mapping[str, object], str]:
