@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import parcost
-from parcost import SpecError, hookimpl
+from parcost import hookimpl
 from parcost.contract import hookspecs
 from parcost.contract.schema import BlockType
 from parcost.plugins.discovery import load
@@ -86,18 +86,6 @@ cluster  { devices = 16 }
 layout   { tp = 2, zero = 1, sequence_parallel = on }
 training { sequence = 8192, global_batch = 32 sequences, recompute = full }
 """
-
-
-@pytest.mark.parametrize("name", sorted(p.name for p in load().plugins))
-def test_the_core_works_without_any_one_plugin(name: str) -> None:
-    """There is a report without it, or a diagnostic that says what is missing."""
-    plugins = load(without=[name])
-    try:
-        for scenario in parcost.load_text(SPEC, plugins=plugins):
-            assert scenario.evaluate().results
-    except SpecError as error:
-        for found in error.diagnostics:
-            assert f"plugin `{name}` is left out by `--without`" in found.notes
 
 
 @pytest.mark.parametrize("hook", ["terms", "memory", "checks", "figures", "sections", "groups"])
