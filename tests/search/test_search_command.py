@@ -585,6 +585,17 @@ def test_unknown_axes_are_refused() -> None:
         space(scenario, {}, ["tpp"])
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [("training.globalbatch", "training.global_batch"), ("layuot.tp", "layout.tp")],
+)
+def test_a_misspelled_attribute_names_the_one_that_is_meant(path: str, meant: str) -> None:
+    (scenario,) = parcost.load_text(SPEC)
+    with pytest.raises(SpecError) as caught:
+        space(scenario, {path: [1, 2]}, [])
+    assert caught.value.diagnostics[0].help == f"did you mean `{meant}`?"
+
+
 def test_the_printed_command_has_all_options_of_the_search(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,14 +12,14 @@ from typing import Literal
 
 from attrs import field
 
-from parcost.language.escapes import escape_line
+from parcost.language.escapes import screen_line
 from parcost.records import frozen
 
 Style = Literal["plain", "strong", "faint", "good", "bad", "warning"]
 
 
 def _all_visible(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(escape_line, texts))
+    return tuple(map(screen_line, texts))
 
 
 @frozen(kw_only=True)
@@ -38,9 +38,9 @@ class Heading:
     *aside* is printed at the right end of a report's title.
     """
 
-    text: str = field(converter=escape_line)
+    text: str = field(converter=screen_line)
     level: Literal[1, 2, 3] = 2
-    aside: str = field(default="", converter=escape_line)
+    aside: str = field(default="", converter=screen_line)
 
 
 @frozen
@@ -50,7 +50,7 @@ class Line:
     A command of parcost is cut before its options, with a backslash.
     """
 
-    text: str = field(converter=escape_line)
+    text: str = field(converter=screen_line)
     style: Style = "plain"
     indent: int = 0
     verbatim: bool = False
@@ -64,7 +64,7 @@ class Column:
     line below the table names the columns left out.
     """
 
-    title: str = field(default="", converter=escape_line)
+    title: str = field(default="", converter=screen_line)
     align: Literal["left", "right"] = "left"
     flexible: bool = False
     optional: bool = False

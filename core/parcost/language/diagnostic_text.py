@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 
 from parcost.language.diagnostics import Diagnostic, Label, Severity
-from parcost.language.escapes import escape_line
+from parcost.language.escapes import escape_line, screen_line
 from parcost.language.text import Source
 from parcost.records import frozen
 
@@ -33,21 +33,21 @@ def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
 
     hue = _COLOURS[diagnostic.severity]
     head = paint(f"{diagnostic.severity.value}[{diagnostic.id}]", hue)
-    out = [head + paint(f": {escape_line(diagnostic.message)}", _BOLD)]
+    out = [head + paint(f": {screen_line(diagnostic.message)}", _BOLD)]
     marks = [_mark(label, label is diagnostic.labels[0]) for label in diagnostic.labels]
     gutter = " " * len(str(max((mark.line for mark in marks), default=0)))
     bar = paint(f"{gutter} |", _BLUE)
     if not marks and diagnostic.place:
-        out.append(f"{gutter}{paint('-->', _BLUE)} {escape_line(diagnostic.place)}")
+        out.append(f"{gutter}{paint('-->', _BLUE)} {screen_line(diagnostic.place)}")
     for source in dict.fromkeys(mark.source for mark in marks):
         here = [mark for mark in marks if mark.source is source]
         arrow = paint("-->" if here[0].subject else ":::", _BLUE)
-        out.append(f"{gutter}{arrow} {escape_line(source.name)}:{here[0].line}:{here[0].column}")
+        out.append(f"{gutter}{arrow} {screen_line(source.name)}:{here[0].line}:{here[0].column}")
         out += [bar, *_snippet(here, gutter, hue, paint)]
     long = [mark.note for mark in marks if mark.note]
-    notes = [f"note: {note}" for note in (*long, *map(escape_line, diagnostic.all_notes))]
+    notes = [f"note: {note}" for note in (*long, *map(screen_line, diagnostic.all_notes))]
     if diagnostic.help:
-        notes.append(f"help: {escape_line(diagnostic.help)}")
+        notes.append(f"help: {screen_line(diagnostic.help)}")
     if notes and marks:
         out.append(bar)
     out += [f"{gutter} {paint('=', _BLUE)} {note}" for note in notes]
@@ -72,7 +72,7 @@ def _mark(label: Label, subject: bool) -> _Mark:
     line, column = source.position(start)
     rest = len(source.line(line)) - column + 1
     length = max(min(label.span.end - start, rest), 1)
-    text = escape_line(label.text)
+    text = screen_line(label.text)
     beside, note = (text, "") if len(text) <= _LONGEST_LABEL else ("", text)
     return _Mark(source, line, column, length, beside, note, subject)
 

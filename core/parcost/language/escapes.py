@@ -14,6 +14,8 @@ from shlex import quote
 # What `str.isprintable` accepts is safe, and so are the blanks that lay a text out.
 _SUSPECT = re.compile(r"[^\x20-\x7e]")
 BLANKS = "\n\t"
+_LONGEST_NAME = 255  # characters, as of a file
+_LONG_NAME = re.compile(rf"[\w-]{{{_LONGEST_NAME + 1},}}")
 
 
 def escape_line(text: str) -> str:
@@ -23,6 +25,22 @@ def escape_line(text: str) -> str:
     \x1b[2J\n
     """
     return text if text.isprintable() else escape_matches(text, _escape, "")
+
+
+def cut_names(text: str) -> str:
+    """Return *text* with the middle of each name cut out that is longer than that of any file.
+
+    >>> cut_names(f"no block `{'ab' * 5000}`: 2 names")
+    'no block `abababababababababababababababababababab...abababababababababab`: 2 names'
+    """
+    if len(text) <= _LONGEST_NAME:
+        return text
+    return _LONG_NAME.sub(lambda name: f"{name[0][:40]}...{name[0][-20:]}", text)
+
+
+def screen_line(text: str) -> str:
+    """Return *text* in one line for a page or a message: escaped, without the longest names."""
+    return escape_line(cut_names(text))
 
 
 def quote_word(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.schema import block_type
-from parcost.language.diagnostics import Diagnostic
+from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
 from parcost.search.variants import Choice
 
@@ -32,13 +32,17 @@ def choice_of(scenario: Scenario, study: Study, axis: Axis) -> Choice:
 def find(study: Study, path: str) -> tuple[Any, str]:
     """Return the block of the attribute at *path*, and the attribute's name."""
     owner, _, attribute = path.rpartition(".")
+    known: dict[str, None] = {}
     for block in _blocks([block for blocks in study.blocks.values() for block in blocks]):
         type_ = block_type(type(block))
-        if owner in (vars(block).get("label", ""), type_.kind) and attribute in type_.fields:
+        owners = (type_.kind, vars(block).get("label", ""))
+        if owner in owners and attribute in type_.fields:
             return block, attribute
+        known |= {f"{one}.{name}": None for one in owners if one for name in type_.fields}
     place = study.path or study.name
     message = f"a search cannot choose `{path}`: no block of the study has it"
-    raise SpecError([Diagnostic("unknown-attribute", message, place=place)])
+    help = did_you_mean(path, known)
+    raise SpecError([Diagnostic("unknown-attribute", message, place=place, help=help)])
 
 
 def _blocks(found: Sequence[Any]) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from parcost.language.escapes import escape_line, escape_lines
+from parcost.language.escapes import cut_names, escape_line, escape_lines
 from parcost_apps.cli.colors import remove_color
 from parcost_apps.cli.pages import wants_color, wrap_sentences
 from parcost_apps.cli.streams import results
@@ -33,7 +33,7 @@ def write_message(text: str, *, remarks: bool = False) -> None:
     """
     if not remarks and text.startswith(("error", "warning")):
         text = _INNER_END.sub(r"\\n", text)
-    _write_message(wrap_sentences(escape_lines(text), sys.stderr, remarks=remarks))
+    _write_message(wrap_sentences(escape_lines(cut_names(text)), sys.stderr, remarks=remarks))
 
 
 def _write_message(text: str) -> None:
