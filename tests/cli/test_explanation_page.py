@@ -14,7 +14,7 @@ from parcost import Formula, Once
 from parcost_apps.cli import main
 from parcost_apps.explain import explanation
 
-from ..rows import try_each
+from ..rows import mark_most, try_each
 
 Run = Callable[..., str]
 SPEC = """\
@@ -87,35 +87,40 @@ def words(page: str) -> str:
 
 @pytest.mark.parametrize(
     "term, leaves",
-    [
-        (
-            "mfu",
-            [
-                "peak 989 TFLOP/s bf16 of h100_sxm (catalog/devices/h100_sxm.par:N, @vendor)",
-                "N 32 devices of cluster (a.par:5)",
-                "batch 64 global_batch of training (a.par:7)",
-                "C[MLP] 11.27 GFLOP 2 FLOPs per matrix parameter",  # 6 x 32 x 4096 x 14336
-            ],
-        ),
-        (
-            "tensor all-gather",
-            [
-                "s 3.4 us latency of node (catalog/fabrics/hgx_h100.par:N, @published)",
-                "b 450 GB/s bandwidth of node (catalog/fabrics/hgx_h100.par:N, @vendor)",
-                "eta 0.82 efficiency of node (catalog/fabrics/hgx_h100.par:N, @measured)",
-            ],
-        ),
-        (
-            "QKV projection",
-            [
-                "e 0.803 matmul_efficiency of h100_sxm (catalog/devices/h100_sxm.par:N,",
-                "B 3.35 TB/s memory_bandwidth of h100_sxm (catalog/devices/h100_sxm.par:N,",
-                "S 132 multiprocessors of h100_sxm (catalog/devices/h100_sxm.par:N,",
-            ],
-        ),
-        ("headroom", ["capacity 79.65 GiB memory of h100_sxm (catalog/devices/h100_sxm.par:N,"]),
-        ("driver context and libraries", ["context of memory (catalog/defaults.par:"]),
-    ],
+    mark_most(
+        [
+            (
+                "mfu",
+                [
+                    "peak 989 TFLOP/s bf16 of h100_sxm (catalog/devices/h100_sxm.par:N, @vendor)",
+                    "N 32 devices of cluster (a.par:5)",
+                    "batch 64 global_batch of training (a.par:7)",
+                    "C[MLP] 11.27 GFLOP 2 FLOPs per matrix parameter",  # 6 x 32 x 4096 x 14336
+                ],
+            ),
+            (
+                "tensor all-gather",
+                [
+                    "s 3.4 us latency of node (catalog/fabrics/hgx_h100.par:N, @published)",
+                    "b 450 GB/s bandwidth of node (catalog/fabrics/hgx_h100.par:N, @vendor)",
+                    "eta 0.82 efficiency of node (catalog/fabrics/hgx_h100.par:N, @measured)",
+                ],
+            ),
+            (
+                "QKV projection",
+                [
+                    "e 0.803 matmul_efficiency of h100_sxm (catalog/devices/h100_sxm.par:N,",
+                    "B 3.35 TB/s memory_bandwidth of h100_sxm (catalog/devices/h100_sxm.par:N,",
+                    "S 132 multiprocessors of h100_sxm (catalog/devices/h100_sxm.par:N,",
+                ],
+            ),
+            (
+                "headroom",
+                ["capacity 79.65 GiB memory of h100_sxm (catalog/devices/h100_sxm.par:N,"],
+            ),
+            ("driver context and libraries", ["context of memory (catalog/defaults.par:"]),
+        ]
+    ),
 )
 def test_a_leaf_says_what_it_is_and_where_the_spec_has_it(
     explain: Run, term: str, leaves: list[str]

@@ -36,7 +36,7 @@ from parcost_plugins.collectives.bounds import LowerBound
 from parcost_plugins.topology.links import AlphaBeta
 from parcost_plugins.vocabulary import Level
 
-from ..rows import try_each
+from ..rows import mark_most, try_each
 
 MODULES = (
     bruck,
@@ -254,7 +254,9 @@ def test_the_bytes_of_a_ring_grow_with_its_ranks_towards_two_buffers() -> None:
     assert seconds[-1] < 2 <= seconds[-1] * 1.001
 
 
-@pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "reduce_scatter", "broadcast"])
+@pytest.mark.parametrize(
+    "operation", mark_most(["all_reduce", "all_gather", "reduce_scatter", "broadcast"], 4)
+)
 @few
 @given(P=ranks, n=sizes, here=st.tuples(latencies, bandwidths))
 def test_a_hierarchy_of_one_level_is_the_ring_of_that_level(

@@ -20,6 +20,8 @@ from parcost.language.text import Source
 from parcost_formats.imports.spec_text import spec_lines
 from parcost_formats.imports.translation import translate
 
+from ..rows import mark_most
+
 Run = Callable[..., Any]
 
 SCRIPT = """--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --vocab-size 32000
@@ -150,11 +152,14 @@ def test_devices_of_a_system_for_an_unknown_count_are_the_first_assumption(
 
 @pytest.mark.parametrize(
     "script",
-    [
-        MEGATRON.replace("--nproc", "--nnodes 2 --nproc"),
-        TRL.replace("--nproc", "--nnodes 2 --nproc"),
-        MEGATRON.replace("torchrun --nproc_per_node $N", "#SBATCH --nodes=2\nsrun python"),
-    ],
+    mark_most(
+        [
+            MEGATRON.replace("--nproc", "--nnodes 2 --nproc"),
+            TRL.replace("--nproc", "--nnodes 2 --nproc"),
+            MEGATRON.replace("torchrun --nproc_per_node $N", "#SBATCH --nodes=2\nsrun python"),
+        ],
+        3,
+    ),
 )
 def test_a_system_is_no_answer_for_the_devices_of_two_nodes(run_command: Run, script: str) -> None:
     done = run_command("eval", "train.sh", *SYSTEM, files={"train.sh": script})

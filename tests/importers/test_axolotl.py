@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ..rows import try_each
+from ..rows import mark_most, try_each
 from .finetuning_files import CHUNKS, CUT, FILES, read
 from .translations import names, settings, uses
 
@@ -70,12 +70,15 @@ def test_a_plugin_that_freezes_layers_is_rejected() -> None:
 
 @pytest.mark.parametrize(
     ("packing", "more", "algorithm"),
-    [
-        ("true", "", "all_gather"),  # varlen_llama3 of ring-flash-attention
-        ("false", "", "ring"),
-        ("true", "ring_attn_func: batch_ring\n", "ring"),
-        ("false", "ring_attn_func: varlen_llama3\n", "all_gather"),
-    ],
+    mark_most(
+        [
+            ("true", "", "all_gather"),  # varlen_llama3 of ring-flash-attention
+            ("false", "", "ring"),
+            ("true", "ring_attn_func: batch_ring\n", "ring"),
+            ("false", "ring_attn_func: varlen_llama3\n", "all_gather"),
+        ],
+        4,
+    ),
 )
 def test_ring_attention_of_axolotl_runs_in_deepspeed(
     run_command: Run, packing: str, more: str, algorithm: str

@@ -21,7 +21,7 @@ from parcost_formats.tools.slurm import SlurmFile
 from parcost_formats.tools.topology import TopologyMatrix
 from parcost_formats.tools.torchtitan import Torchtitan
 
-from ..rows import try_each
+from ..rows import mark_most, try_each
 from .test_accelerate import FSDP_1, FSDP_2
 from .test_automodel import RECIPE
 from .test_cluster_files import BLOCKS, HGX, HOSTS, JOB, PAIRS, TREE
@@ -79,7 +79,7 @@ def change(text: str, draw: random.Random) -> str:
     return "".join(lines)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", mark_most(range(4), 4))
 def test_a_broken_file_is_a_diagnostic(seed: int) -> None:
     draw = random.Random(seed)
     for importer, name, text in FILES:
@@ -94,7 +94,7 @@ def test_a_broken_file_is_a_diagnostic(seed: int) -> None:
                 assert 0 <= problem.start <= problem.end <= len(broken) + 1
 
 
-@pytest.mark.parametrize("start", ["", "{", "ARGS:\n", "modules:\n"])
+@pytest.mark.parametrize("start", mark_most(["", "{", "ARGS:\n", "modules:\n"], 4))
 @pytest.mark.parametrize("blanks", ["\n" * 20_000, f"{' ' * 200}\n" * 100])
 def test_blank_lines_take_time_in_proportion_to_their_number(start: str, blanks: str) -> None:
     """Searches that begin anew at every blank line took minutes for five times as much."""

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from ..rows import mark_most
+
 Run = Callable[..., Any]
 
 #: The public shape of Llama 3 8B, and its launch on 8 devices without the model.
@@ -206,11 +208,14 @@ def test_a_script_names_the_configuration_that_it_launches(run_command: Run) -> 
 
 @pytest.mark.parametrize(
     "script",
-    [
-        "torchrun --nproc_per_node=8 pretrain.py --config-file conf/run.yaml\n",
-        'CONFIG_FILE="conf/run.yaml" NGPU=8 ./run_train.sh --training.local_batch_size 2\n',
-        "EXP=conf/run.yaml bash ./run_pretrain.sh\n",
-    ],
+    mark_most(
+        [
+            "torchrun --nproc_per_node=8 pretrain.py --config-file conf/run.yaml\n",
+            'CONFIG_FILE="conf/run.yaml" NGPU=8 ./run_train.sh --training.local_batch_size 2\n',
+            "EXP=conf/run.yaml bash ./run_pretrain.sh\n",
+        ],
+        3,
+    ),
 )
 def test_a_script_names_the_configuration_beside_it(run_command: Run, script: str) -> None:
     done = run_command("eval", "job.sh", files={"job.sh": script, "conf/run.yaml": "a: 1\n"})
@@ -257,16 +262,21 @@ def test_a_script_with_its_configuration_lacks_no_other_file(
 
 @pytest.mark.parametrize(
     ("words", "missing"),
-    [
-        *(("--deepspeed ds_config.json", ""), ("--ds_config_path conf/ds.json --lr 1", "")),
-        *(("--deepspeed_config=zero2.json --data_path alpaca.json", ""), ("--config ds.json", "")),
-        *(
-            ("--train_file a.json --model_config_file m.json", ""),
-            ("conf/run.yaml", "conf/run.yaml"),
-        ),
-        *(("--config a.yaml --deepspeed b.json", "a.yaml"), ("model.config=a.yaml", "")),
-        *(("experiment=b.yaml", "b.yaml"), ("-c train.toml", "train.toml")),
-    ],
+    mark_most(
+        [
+            *(("--deepspeed ds_config.json", ""), ("--ds_config_path conf/ds.json --lr 1", "")),
+            *(
+                ("--deepspeed_config=zero2.json --data_path alpaca.json", ""),
+                ("--config ds.json", ""),
+            ),
+            *(
+                ("--train_file a.json --model_config_file m.json", ""),
+                ("conf/run.yaml", "conf/run.yaml"),
+            ),
+            *(("--config a.yaml --deepspeed b.json", "a.yaml"), ("model.config=a.yaml", "")),
+            *(("experiment=b.yaml", "b.yaml"), ("-c train.toml", "train.toml")),
+        ]
+    ),
 )
 def test_only_a_configuration_of_the_job_is_one_that_has_it(
     run_command: Run, words: str, missing: str
@@ -391,34 +401,41 @@ def test_a_question_for_devices_has_the_reason(run_command: Run, line: str, why:
 
 @pytest.mark.parametrize(
     ("script", "message", "help"),
-    [
-        (
-            "torchrun --nproc_per_node $N src/fsdp.py --batch_size 4 $MORE\n",
-            "`src/fsdp.py`, which the script starts, is of no tool that parcost reads",
-            "evaluate the `config.json` of its model, and state the rest",
-        ),
-        (
-            "python prepare.py\nsrun accelerate launch --multi_gpu -m own.train\npython show.py\n",
-            "`own.train`, which the script starts, is of no tool",
-            "evaluate the `config.json` of its model",
-        ),
-        (
-            "read -r -a ALL < flags\ntorchrun pretrain_own.py ${ALL[@]} --save out\n",
-            "`pretrain_own.py` has the arguments `${ALL[@]}`: `ALL` is changed by `read`",
-            "write them into the script",
-        ),
-        (
-            'readonly script="one.sh"\nsource ./${script} slurm\ntorchrun -m ${training}\n',
-            "`source ./one.sh` in line 2 may set it",
-            "put the file that sets it beside the script",
-        ),
-        (
-            "lightning run model --devices=8 --num-nodes=2 own/tiny.py --devices 8\n",
-            "`own/tiny.py`, which the script starts, is of no tool",
-            "evaluate the `config.json` of its model",
-        ),
-        ("torchrun a.py 'b\n", "the script is not read: this quote is not closed", "correct it"),
-    ],
+    mark_most(
+        [
+            (
+                "torchrun --nproc_per_node $N src/fsdp.py --batch_size 4 $MORE\n",
+                "`src/fsdp.py`, which the script starts, is of no tool that parcost reads",
+                "evaluate the `config.json` of its model, and state the rest",
+            ),
+            (
+                "python prepare.py\nsrun accelerate launch --multi_gpu -m own.train\npython show.py\n",
+                "`own.train`, which the script starts, is of no tool",
+                "evaluate the `config.json` of its model",
+            ),
+            (
+                "read -r -a ALL < flags\ntorchrun pretrain_own.py ${ALL[@]} --save out\n",
+                "`pretrain_own.py` has the arguments `${ALL[@]}`: `ALL` is changed by `read`",
+                "write them into the script",
+            ),
+            (
+                'readonly script="one.sh"\nsource ./${script} slurm\ntorchrun -m ${training}\n',
+                "`source ./one.sh` in line 2 may set it",
+                "put the file that sets it beside the script",
+            ),
+            (
+                "lightning run model --devices=8 --num-nodes=2 own/tiny.py --devices 8\n",
+                "`own/tiny.py`, which the script starts, is of no tool",
+                "evaluate the `config.json` of its model",
+            ),
+            (
+                "torchrun a.py 'b\n",
+                "the script is not read: this quote is not closed",
+                "correct it",
+            ),
+        ],
+        6,
+    ),
 )
 def test_a_script_of_no_tool_is_refused_with_what_it_starts(
     run_command: Run, script: str, message: str, help: str

@@ -11,6 +11,7 @@ import pytest
 import parcost
 from parcost_plugins.vocabulary import Training
 
+from ..rows import mark_most
 from .finetuning_files import LLAMAFACTORY
 from .torchtitan_files import TOML
 
@@ -253,7 +254,7 @@ ENGINES = {
 }
 
 
-@pytest.mark.parametrize("engine", list(ENGINES))
+@pytest.mark.parametrize("engine", mark_most(list(ENGINES), 6))
 def test_a_file_of_an_engine_beside_a_job_of_trainer_is_read_as_one_that_it_names(
     run_command: Run, engine: str
 ) -> None:

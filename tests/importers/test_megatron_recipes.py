@@ -10,7 +10,7 @@ import pytest
 from parcost import ImportFile, ImportOptions, Translation
 from parcost_formats.tools.megatron import Megatron
 
-from ..rows import try_each
+from ..rows import mark_most, try_each
 from .megatron_files import (
     DEEPSEEK,
     LLAMA,
@@ -344,7 +344,8 @@ def test_python_that_is_no_recipe_has_an_answer(text: str, message: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("run.args", DEEPSEEK), ("train.sh", MIXTRAL), ("recipe.py", RECIPE)]
+    ("name", "text"),
+    mark_most([("run.args", DEEPSEEK), ("train.sh", MIXTRAL), ("recipe.py", RECIPE)], 3),
 )
 def test_a_part_of_a_file_has_an_answer(name: str, text: str) -> None:
     for end in range(0, len(text), 17):

@@ -11,7 +11,7 @@ from parcost import ImportFile, ImportOptions, Translation
 from parcost_formats.tools.megatron import Megatron
 from parcost_formats.tools.nemo import NeMo
 
-from ..rows import try_each
+from ..rows import mark_most, try_each
 from .megatron_files import LLAMA, MIXTRAL, Run, problems, settings, small, translate, values
 
 SWIFT = """\
@@ -387,12 +387,15 @@ def test_a_pipeline_of_primus_that_the_language_lacks_is_an_error(lines: str, me
 
 @pytest.mark.parametrize(
     ("flags", "kind"),
-    [
-        ("--zero-bubble-v-schedule --enable-zero-bubble", "zb_v"),
-        ("--enable-zero-bubble --zero-bubble-max-pending-backward 2", "zb_h1"),
-        ("--enable-zero-bubble --zero-bubble-max-pending-backward auto", ""),
-        ("--use-zero-bubble", ""),
-    ],
+    mark_most(
+        [
+            ("--zero-bubble-v-schedule --enable-zero-bubble", "zb_v"),
+            ("--enable-zero-bubble --zero-bubble-max-pending-backward 2", "zb_h1"),
+            ("--enable-zero-bubble --zero-bubble-max-pending-backward auto", ""),
+            ("--use-zero-bubble", ""),
+        ],
+        4,
+    ),
 )
 def test_zero_bubble_of_a_fork_is_a_schedule_of_its_profile(
     flags: str, kind: str, run_command: Run
@@ -419,12 +422,15 @@ def test_a_dispatcher_of_primus_turbo_is_deepep() -> None:
 
 @pytest.mark.parametrize(
     ("key", "asks"),
-    [
-        ("use_turbo_grouped_mlp: true", False),
-        ("turbo_sync_free_moe_stage: 2", False),
-        ("use_turbo_mega_moe: true", True),
-        ("turbo_of_tomorrow_moe: true", True),
-    ],
+    mark_most(
+        [
+            ("use_turbo_grouped_mlp: true", False),
+            ("turbo_sync_free_moe_stage: 2", False),
+            ("use_turbo_mega_moe: true", True),
+            ("turbo_of_tomorrow_moe: true", True),
+        ],
+        4,
+    ),
 )
 def test_kernels_of_primus_are_known_by_their_names(run_command: Run, key: str, asks: bool) -> None:
     text = f"{PRIMUS.replace('model: small.yaml', 'model: qwen3_30B_A3B.yaml')}      {key}\n"

@@ -11,7 +11,7 @@ import pytest
 from parcost import ImportFile
 from parcost.contract.importers import PLAIN
 
-from ..rows import try_each
+from ..rows import mark_most, try_each
 from .finetuning_files import SWIFT, importer_of, read, read_file
 from .translations import settings
 
@@ -137,12 +137,15 @@ def test_a_script_that_ends_ahead_of_its_command_says_so(run_command: Run) -> No
 
 @pytest.mark.parametrize(
     ("ahead", "options", "code", "algorithm"),
-    [
-        ("", (), 1, "ulysses"),  # 4 ranks, and 2 heads of keys and values
-        ("", ("--set=context.algorithm=hybrid", "--set=context.ulysses=2"), 0, "ulysses"),
-        ("SEQUENCE_PARALLEL_IMPL=ring_attention ", (), 0, "all_gather"),
-        ("SEQUENCE_PARALLEL_IMPL=ulysses ", (), 1, "ulysses"),
-    ],
+    mark_most(
+        [
+            ("", (), 1, "ulysses"),  # 4 ranks, and 2 heads of keys and values
+            ("", ("--set=context.algorithm=hybrid", "--set=context.ulysses=2"), 0, "ulysses"),
+            ("SEQUENCE_PARALLEL_IMPL=ring_attention ", (), 0, "all_gather"),
+            ("SEQUENCE_PARALLEL_IMPL=ulysses ", (), 1, "ulysses"),
+        ],
+        4,
+    ),
 )
 def test_sequence_parallelism_of_ms_swift_may_be_a_ring(
     run_command: Run, ahead: str, options: tuple[str, ...], code: int, algorithm: str

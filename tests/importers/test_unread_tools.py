@@ -12,7 +12,7 @@ from parcost_formats.tools.finetuning import TuningTool
 from parcost_formats.tools.nemo import NeMo
 from parcost_formats.tools.unread_tools import UnreadTools
 
-from ..rows import try_each
+from ..rows import mark_most, try_each
 
 FILES = {
     "ROLL": "a:\n  training_args: {b: 1}\n  strategy_args:\n    strategy_name: megatron_train\n",
@@ -170,15 +170,18 @@ def test_flags_of_epfllm_are_rejected_with_their_names_in_megatron(run_command: 
 
 @pytest.mark.parametrize(
     ("name", "line"),
-    [
-        ("job.yaml", "  tensor_parallel_degree: 2\n"),
-        ("job.sh", "CONFIG_FILE=a.toml\n"),
-        (
-            "job.py",
-            "from transformers import Trainer\nTrainer(\nFastLanguageModel.from_pretrained\n",
-        ),
-        ("job.sh", "import swift "),
-    ],
+    mark_most(
+        [
+            ("job.yaml", "  tensor_parallel_degree: 2\n"),
+            ("job.sh", "CONFIG_FILE=a.toml\n"),
+            (
+                "job.py",
+                "from transformers import Trainer\nTrainer(\nFastLanguageModel.from_pretrained\n",
+            ),
+            ("job.sh", "import swift "),
+        ],
+        4,
+    ),
 )
 def test_the_time_of_a_recognition_is_linear(name: str, line: str) -> None:
     """Patterns with two open repetitions took minutes for five times as much."""

@@ -95,11 +95,14 @@ def values_of(found: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("values", "alive"),
-    [
-        ({"layout.pp": 4, "training.global_batch": 16}, 1),
-        ({"layout.pp": 8, "training.global_batch": 2}, 2 / 8),
-        ({"layout.pp": 4, "training.global_batch": 16, "schedule.chunks": 2}, 1 + 3 / 8),
-    ],
+    mark_most(
+        [
+            ({"layout.pp": 4, "training.global_batch": 16}, 1),
+            ({"layout.pp": 8, "training.global_batch": 2}, 2 / 8),
+            ({"layout.pp": 4, "training.global_batch": 16, "schedule.chunks": 2}, 1 + 3 / 8),
+        ],
+        3,
+    ),
 )
 def test_megatrons_estimate_on_stages(bind: Bind, values: dict[str, Any], alive: float) -> None:
     # 1024 tokens of width 1024: 18 h and 4 f of 4096 a layer, 8 layers; on the first stage 8 B of

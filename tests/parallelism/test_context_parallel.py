@@ -20,7 +20,7 @@ from parcost_plugins.vocabulary.attention_mask import (
 )
 from parcost_plugins.vocabulary.context import blocks_of_keys
 
-from ..rows import try_each
+from ..rows import mark_most, try_each
 
 # Llama-3.1 405B has 128 query heads and 8 key and value heads of 128 in each of 126 layers.
 S = 131_072
@@ -502,7 +502,7 @@ def test_one_rank_exchanges_nothing() -> None:
 
 @pytest.mark.parametrize(
     "context",
-    ["", "balance = contiguous", "algorithm = all_gather", "algorithm = ulysses"],
+    mark_most(["", "balance = contiguous", "algorithm = all_gather", "algorithm = ulysses"], 4),
 )
 def test_arrays_cost_what_their_elements_cost(context: str) -> None:
     swept = study("cp = [2, 4, 8]", context)

@@ -15,6 +15,8 @@ from parcost.engine.reduce import evaluate
 from parcost_plugins.parallelism.data.zero_stages import _recommendation
 from parcost_plugins.vocabulary import Parameters
 
+from ..rows import mark_most
+
 Bind = Callable[..., Study]
 
 PAIR = {"cluster.devices": 2, "training.global_batch": 2, "overlap.gradients": "on"}
@@ -134,13 +136,15 @@ def test_traffic_of_zero_bytes_counts_as_hidden(bind: Bind) -> None:
 
 @pytest.mark.parametrize(
     ("values", "shown"),
-    [
-        ({}, True),
-        ({"layout.cp": 2, "training.global_batch": 1}, True),  # they hold the same too
-        ({"layout.zero": 2}, True),
-        ({"layout.zero": 3}, False),
-        ({"layout.tp": 2, "training.global_batch": 1}, False),
-    ],
+    mark_most(
+        [
+            ({}, True),
+            ({"layout.cp": 2, "training.global_batch": 1}, True),  # they hold the same too
+            ({"layout.zero": 2}, True),
+            ({"layout.zero": 3}, False),
+            ({"layout.tp": 2, "training.global_batch": 1}, False),
+        ]
+    ),
 )
 def test_a_checklist_is_of_several_replicas_that_keep_their_parameters(
     bind: Bind, values: dict[str, Any], shown: bool

@@ -9,7 +9,7 @@ import parcost
 from parcost import Memory, Once, Result, Study, Work
 from parcost.engine.evaluation import diagnose
 
-from ..rows import try_each
+from ..rows import mark_most, try_each
 
 H, FFN, S = 4096, 14_336, 4096  # Llama 3 8B
 QKV, LAYERS = 6144, 32
@@ -379,14 +379,17 @@ def test_a_factor_for_every_element_makes_it_wider_than_it_was() -> None:
 
 @pytest.mark.parametrize(
     "recipe",
-    [
-        "fp8_delayed",
-        "fp8_current",
-        "fp8_blockwise",
-        "fp8_deepseek",
-        "fp8_param_gather",
-        "fp8_tensor_gather",
-    ],
+    mark_most(
+        [
+            "fp8_delayed",
+            "fp8_current",
+            "fp8_blockwise",
+            "fp8_deepseek",
+            "fp8_param_gather",
+            "fp8_tensor_gather",
+        ],
+        6,
+    ),
 )
 def test_recipes_of_the_catalogue_are_faster_than_bf16_and_break_no_rule(recipe: str) -> None:
     of = result(recipe, "zero = 1")

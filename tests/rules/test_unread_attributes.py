@@ -170,13 +170,15 @@ def test_facts_of_a_device_of_ones_own_wait_for_what_reads_them(
 
 @pytest.mark.parametrize(
     "attribute",
-    [
-        "buffer_factor = 3",
-        "hide = pair",
-        "distribution = uniform",
-        "counts = 9 B",
-        "node_limit = 1",
-    ],
+    mark_most(
+        [
+            "buffer_factor = 3",
+            "hide = pair",
+            "distribution = uniform",
+            "counts = 9 B",
+            "node_limit = 1",
+        ]
+    ),
 )
 def test_how_tokens_are_spread_waits_for_several_ranks(attribute: str) -> None:
     name = attribute.partition(" ")[0]

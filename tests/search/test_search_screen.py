@@ -17,6 +17,8 @@ from parcost.search.space import space
 from parcost_apps.cli import main
 from parcost_plugins.vocabulary import Cluster, memory_limits
 
+from ..rows import mark_most
+
 DENSE = """\
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -148,12 +150,15 @@ def test_a_tight_layout_has_a_note(run: Run, limit: str, noted: bool) -> None:
 
 @pytest.mark.parametrize(
     ("batch", "flags", "noted"),
-    [
-        ("(4 * layout.dp) sequences", (), True),
-        ("128 sequences", (), False),
-        ("128 sequences", ("--over", "training.global_batch=128,256"), True),
-        ("1 Mi tokens", ("--over", "training.sequence=4096,8192"), False),
-    ],
+    mark_most(
+        [
+            ("(4 * layout.dp) sequences", (), True),
+            ("128 sequences", (), False),
+            ("128 sequences", ("--over", "training.global_batch=128,256"), True),
+            ("1 Mi tokens", ("--over", "training.sequence=4096,8192"), False),
+        ],
+        4,
+    ),
 )
 def test_steps_of_different_batches_have_a_note(
     run: Run, batch: str, flags: tuple[str, ...], noted: bool
