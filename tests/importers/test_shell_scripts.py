@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from parcost_formats.tools.shell.scripts import read_script
+from parcost_formats.tools.shell.words import ShellTextError
 
 from ..rows import try_each
 from .bash_scripts import BASH, words_of_bash, words_read
@@ -189,3 +190,24 @@ def test_an_unknown_place_in_an_array_names_its_variable() -> None:
 def test_the_output_of_other_pipelines_is_unknown(command: str) -> None:
     (*_, call) = read_script(f"N=$({command})\nshow $N\n").commands
     assert call.words[1].unread
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("show a \\\n  # the rest\n  --b 1\n", "the comment above it ends the command before"),
+        ("show a \\ # the rest\n  --b 1\n", "`\\` continues a line only as its last character"),
+        ("show a \\ \n  --b 1\n", "`\\` continues a line only as its last character"),
+        ("show a\n--b=$X\n", "the line above has no `\\` at its end"),
+    ],
+)
+def test_an_option_that_bash_runs_as_a_command(script: str, reason: str) -> None:
+    assert BASH is not None
+    command = [BASH, "--noprofile", "--norc", "-c", f"show() {{ :; }}; {script}"]
+    done = subprocess.run(command, capture_output=True, check=False, env={"PATH": "/usr/bin:/bin"})
+    assert b"--b" in done.stderr
+    assert b"command not found" in done.stderr
+    with pytest.raises(ShellTextError) as caught:
+        read_script(script)
+    assert str(caught.value).endswith(reason)
+    assert script[caught.value.start :].startswith("--b")

@@ -17,7 +17,7 @@ from parcost_formats.tools.shell.expansion import ArgumentFrame
 from parcost_formats.tools.shell.file_changes import may_change, written_paths
 from parcost_formats.tools.shell.layers import Layer, ScriptCommand
 from parcost_formats.tools.shell.nodes import ShellToken, SimpleCommand
-from parcost_formats.tools.shell.sources import ScriptSource, compose, short
+from parcost_formats.tools.shell.sources import ScriptSource, compose, find_break, short
 from parcost_formats.tools.shell.values import (
     ARGUMENTS,
     Decision,
@@ -43,6 +43,7 @@ _PASSING = {
     *("export", "unset", "printf", "source", ".", "trap", "sleep", "umask", "alias", "let", "eval"),
 }
 _BLANKS = " \t\n"  # of `IFS` as it is set at first
+_OPTION = re.compile(r"--?[A-Za-z]")
 _READERS = {*SHELLS, "sbatch", "ssh", "qsub", "bsub"}
 _UNREAD = re.compile(r"[$`?*]")
 #: Commands whose first word that is a script is started.
@@ -84,6 +85,12 @@ class CommandReader(FileEditor):
             self._mark_targets(node.redirections, self._written_files())
             return Decision(True)
         key = first.plain if isinstance(first, ShellToken) else ""
+        if isinstance(first, ShellToken) and _is_option(first):
+            start, end = self.source.place(first.start, first.end)
+            shown = short(self.source.text[first.start : first.end])
+            why = find_break(self.source.text, first.start)
+            message = f"bash runs `{shown}` as a command of its own: {why}"
+            raise ShellTextError(message, start, end)
         words = list(node.words)
         while key in ("command", "builtin") and len(words) > 1:
             words = words[1:]
@@ -414,6 +421,12 @@ class CommandReader(FileEditor):
     def _read_scheduler_of(self, source: ScriptSource) -> None:
         if "#SBATCH" in source.text:
             self._read_scheduler()
+
+
+def _is_option(word: ShellToken) -> bool:
+    """Return whether a word is an option, which is the name of no command."""
+    first = word.parts[0] if word.parts else None
+    return first is not None and first.kind == "text" and bool(_OPTION.match(first.text))
 
 
 def _find_wrapper(key: str, fields: Sequence[list[Piece]]) -> list[Piece] | None:
