@@ -73,7 +73,7 @@ SCRIPTS = {
         "run.py",
         "from transformers import TrainingArguments, Trainer\nargs = TrainingArguments(bf16=True)\n",
     ),
-    "the command line of NeMo 2": ("run.sh", "nemo llm pretrain --factory llama3_8b -y\n"),
+    "the command line of NeMo 2": ("run.sh", "nemo llm train model=llama3_8b -y\n"),
     "EasyLM": ("run.sh", "python -m EasyLM.models.llama.llama_train --dtype='fp32'\n"),
     "llama-recipes": ("run.sbatch", "torchrun finetuning.py --enable_fsdp --pure_bf16\n"),
     "OLMo-core in open-instruct": (

@@ -1,8 +1,9 @@
-"""Commands of NeMo 1 in a shell script: ``megatron_gpt_pretraining.py model.num_layers=12``.
+"""Commands of NeMo in a shell script: ``megatron_gpt_pretraining.py model.num_layers=12``.
 
 The words of a command replace values of the configuration that it names. That configuration is in
 the same folder, or is NeMo's own. Commands of NeMo-Framework-Launcher have the keys of a training
 below ``training``, and name its configuration: ``training=gpt3/5b training.trainer.num_nodes=4``.
+Those of NeMo 2 name a recipe: ``nemo llm pretrain --factory llama3_8b trainer.num_nodes=2``.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from parcost import ImportFile
+from parcost import ImportFile, did_you_mean
 from parcost_formats.tools.collector import read_named_configuration
 from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.nemo_recipe import NeMoRecipe
+from parcost_formats.tools.nemo_recipe import NeMoRecipe, read_nemo_recipe
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, read_script_file
 from parcost_formats.tools.shell.values import ShellField
@@ -26,6 +27,8 @@ from parcost_formats.tools.yaml_text import read_value
 _PROGRAM = re.compile(
     r"\bmegatron_gpt_(?:pretraining|continue_training|finetuning)\w*\.py\b|\blauncher_scripts/main\.py\b"
 )
+_FACTORY = re.compile(r"\bnemo\s+llm\s+(?:pretrain|finetune)\b")  # of NeMo 2
+_CALL = re.compile(r"([a-z]\w*)\s*(\(.*\))?", re.DOTALL)
 _SECTION = "training"  # of NeMo-Framework-Launcher
 _PAIR = re.compile(r"[+~]{0,2}([A-Za-z_][\w./@]*)=(.*)", re.DOTALL)
 _TOKENIZER = "model.tokenizer."
@@ -34,8 +37,8 @@ _NAME = "megatron_gpt_config"  # that of NeMo, if a command names none
 
 
 def is_command(text: str) -> bool:
-    """Return whether a script starts a trainer of NeMo 1."""
-    return bool(_PROGRAM.search(text))
+    """Return whether a script starts a trainer of NeMo."""
+    return bool(_PROGRAM.search(text) or _FACTORY.search(text))
 
 
 def read_command(file: ImportFile) -> NeMoRecipe:
@@ -45,13 +48,68 @@ def read_command(file: ImportFile) -> NeMoRecipe:
         FileError: The keys are unknown.
     """
     script = read_script_file(file)
-    found = [one for one in launches(script) if _PROGRAM.search(one.name)]
+    started = launches(script)
+    found = [one for one in started if _PROGRAM.search(one.name) or _names_recipe(one)]
     if len({tuple(word.text for word in one.arguments) for one in found}) != 1:
         message = f"the script has {len(found)} commands of NeMo, and one is expected"
-        match = _PROGRAM.search(file.text)
+        match = _PROGRAM.search(file.text) or _FACTORY.search(file.text)
         raise FileError(message, *(match.span() if match else ()))
+    if _names_recipe(found[0]):
+        return _read_recipe(found[0])
     script = script.start_from(found[0].written, found[0].folder)
     return _read_words(evolve(file, neighbor=script.neighbor(file.neighbor)), script, found[0])
+
+
+def _names_recipe(launch: ScriptLaunch) -> bool:
+    """Return whether a program is NeMo-Run's command for training."""
+    first = launch.arguments[0].text if launch.arguments else ""
+    return launch.name == "nemo llm" and first in ("pretrain", "finetune")
+
+
+def _read_recipe(launch: ScriptLaunch) -> NeMoRecipe:
+    """Return the keys of the recipe that a command of NeMo 2 names, and of its other words."""
+    task, words = launch.arguments[0], launch.arguments[1:]
+    named = _option(words, "factory")
+    call = _CALL.fullmatch(named.text) if named is not None and not named.unread else None
+    if named is None or call is None:
+        why = named.unread or f"`{named.text[:60]}` is no call" if named else "it names no recipe"
+        help = " | ".join(named.answers) if named else ""
+        raise error_at(named or task, f"`nemo llm {task.text}`: {why}", help or "--factory NAME")
+    recipe = f"{call[1]}.{task.text}_recipe"
+    known = table("nemo_recipes")["recipes"]
+    if recipe not in known:
+        others = [one.partition(".")[0] for one in known if one.endswith(f".{task.text}_recipe")]
+        help = did_you_mean(call[1], others) or f"known: {', '.join(sorted(others))}"
+        raise error_at(named, f"`{call[1]}` is not in parcost's table of recipes of NeMo 2", help)
+    called = f"llm.{recipe}{call[2] or '()'}"
+    text = f"from nemo.collections import llm\ndef recipe():\n    return {called}\n"
+    try:
+        made = read_nemo_recipe(text)
+    except FileError as error:
+        raise error_at(named, f"`{named.text[:60]}`: {error}", error.help) from None
+    for key, entry in made.entries.items():
+        made.entries[key] = evolve(entry, start=named.start, end=named.end)
+    for word in (*words, *launch.conditional):
+        pair = _PAIR.fullmatch(word.text)
+        if pair is not None and not word.text.startswith("-") and word.unread != ARGUMENTS:
+            _put_word(made, launch, pair[1], pair[2], word)
+    return made
+
+
+def _put_word(
+    made: NeMoRecipe, launch: ScriptLaunch, key: str, value: str, word: ShellField
+) -> None:
+    """Put the value of a key of a command over that of its configuration."""
+    made.assumed.pop(key, None)
+    made.unread.pop(key, None)
+    if word.unread or word in launch.conditional:
+        why = word.unread or "it is set under a test that the script does not decide"
+        made.unread[key] = why
+        made.entries[key] = JsonEntry(None, word.start, word.end)
+    else:
+        made.entries[key] = JsonEntry(read_value(value), word.start, word.end)
+        if word.assumption:
+            made.assumed[key] = word.assumption
 
 
 def _read_words(file: ImportFile, script: Script, launch: ScriptLaunch) -> NeMoRecipe:
@@ -69,14 +127,7 @@ def _read_words(file: ImportFile, script: Script, launch: ScriptLaunch) -> NeMoR
                 chosen = word._replace(text=value) if key == _SECTION else chosen
                 continue
             key = key.removeprefix(f"{_SECTION}.")
-        if word.unread or word in launch.conditional:
-            why = word.unread or "it is set under a test that the script does not decide"
-            made.unread[key] = why
-            made.entries[key] = JsonEntry(None, word.start, word.end)
-        else:
-            made.entries[key] = JsonEntry(read_value(value), word.start, word.end)
-            if word.assumption:
-                made.assumed[key] = word.assumption
+        _put_word(made, launch, key, value, word)
     if is_launcher:
         folders, name = ["conf/training/", "training/"], chosen
     else:
