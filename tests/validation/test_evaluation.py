@@ -50,6 +50,16 @@ def test_a_point_as_a_prediction() -> None:
     )
 
 
+def test_a_run_that_lost_time_is_predicted_slower() -> None:
+    """1 to 5 % of 4 s: 4.12 s in the middle; from 3 s and 1 % to 6 s and 5 %."""
+    found = _prediction([{**POINT, **ENDS}])
+    assert isinstance(found, Prediction)
+    slower = found.add_loss((0.01, 0.05))
+    assert slower.step_time == pytest.approx(4.12)
+    assert slower.step_interval == pytest.approx((3.03, 6.3))
+    assert found.add_loss((0.0, 0.0)) == found
+
+
 @try_each(
     "points, reason",
     [

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from parcost_measured.validation.rows import Flaw, PlacedRow, UnmodelledError
 from parcost_measured.validation.study import StudyText, write
@@ -61,6 +61,19 @@ class Prediction:
     counters: Mapping[str, float] = field(factory=dict)
     step_interval: tuple[float, float] | None = None
     memory_interval: tuple[float, float] | None = None
+
+    def add_loss(self, loss: tuple[float, float]) -> Prediction:
+        """Return the prediction for a run that lost *loss*, the least and the most share.
+
+        The step time takes the middle of both, and the interval the least and the most.
+        """
+        least, most = loss
+        ends = self.step_interval
+        return evolve(
+            self,
+            step_time=self.step_time * (1 + (least + most) / 2),
+            step_interval=ends and (ends[0] * (1 + least), ends[1] * (1 + most)),
+        )
 
 
 @frozen(kw_only=True)
@@ -119,8 +132,6 @@ def evaluate_cases(
     progress: Callable[[int], None],
 ) -> Iterator[RowResult]:
     """Yield the cases with their predictions; *progress* receives the number of finished cases."""
-    from attrs import evolve
-
     from parcost_apps.batch.files import Spec
     from parcost_apps.batch.fingerprints import Environment, Question
     from parcost_apps.batch.run import BatchRun
@@ -145,7 +156,7 @@ def evaluate_cases(
                 reason = found or "; ".join(entry.reasons) or "the study has no step"
                 yield evolve(case, reason=reason, faults=faults)
             else:
-                yield evolve(case, prediction=found, faults=faults)
+                yield evolve(case, prediction=found.add_loss(case.placed.row.loss), faults=faults)
         progress(number)
     for _ in entries:
         pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,6 +191,21 @@ class RunRow:
     def configuration(self) -> str:
         """The key of repeated runs of one configuration; the id if the row has no repeats."""
         return str(self.extra.get("dup_group") or self.id)
+
+    @property
+    def loss(self) -> tuple[float, float]:
+        """The least and the most by which a fault lengthened the step, by the source: shares of it.
+
+        Raises:
+            UnmodelledError: The row has a loss, without its range.
+        """
+        said = str(self.extra.get("nic_era") or "")
+        if "slower" not in said:
+            return 0.0, 0.0
+        if (found := re.search(r"(\d+)-(\d+) ?% slower", said)) is None:
+            raise UnmodelledError(f"`extra.nic_era` is `{said}`: write `1-5% slower`")
+        least, most = sorted(int(percent) / 100 for percent in found.groups())
+        return least, most
 
 
 def count_unread(rows: Iterable[RunRow]) -> dict[str, int]:
