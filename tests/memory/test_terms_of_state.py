@@ -287,6 +287,38 @@ def test_gradients_of_a_micro_batch_are_cast_one_by_one_and_not_staged(bind: Bin
     assert layer["copy of a gradient to add"].bytes_ == 4 * 110
 
 
+@pytest.mark.parametrize(
+    ("values", "whole"),
+    [
+        ({}, ALL),
+        ({"training.global_batch": 32}, ALL),  # of each of several micro-batches
+        ({"layout.zero": 1}, ALL),  # a rank of ZeRO 1 has the gradients of all parameters
+        ({"kernels.fused_accumulation": "on"}, 0),
+        ({"mixed.gradients": 2}, 0),  # the sums are the gradients
+    ],
+)
+def test_gradients_that_are_added_behind_the_pass_are_held_until_then(
+    bind: Bind, values: dict[str, Any], whole: float
+) -> None:
+    """2 B for each parameter, as nanotron's FP32GradientAccumulator: all of them at the end."""
+    text = "framework plainly { adds_gradients = pass }\n"
+    given = {"small.layers": 3, "training.framework": "plainly", **values}
+    found = terms(bind(given, text, parameters=PARTS))
+    held = {
+        moment: sum(
+            float(term.bytes_)
+            for name, term in found.items()
+            if name.startswith("gradients of a micro-batch") and moment in term.moments
+        )
+        for moment in ("forward", "loss", "backward", "end_of_backward", "optimizer", "gather")
+    }
+    # the head and a layer, of 500 and 110 parameters, where all activations are alive
+    backward = 2 * (500 + 110) if whole else 0
+    assert held.pop("backward") == pytest.approx(backward)
+    assert held.pop("end_of_backward") == 2 * whole
+    assert set(held.values()) == {0}
+
+
 @pytest.mark.slow
 def test_buffers_of_a_device_stand_once_on_it(bind: Bind) -> None:
     found = terms(bind({"layout.zero": 2, "plain.memory": 1e12}, parameters=PARTS))

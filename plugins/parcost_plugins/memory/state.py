@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import Memory, Moment, Real, Study, attribute, formula, hookimpl
+from parcost import Mask, Memory, Moment, Real, Study, attribute, formula, hookimpl
 from parcost.numeric import all_of, any_of, minimum, ratio, where
 from parcost_plugins.memory.gradient_buffers import gradient_buffers
 from parcost_plugins.vocabulary import (
@@ -36,6 +36,7 @@ from parcost_plugins.vocabulary.causes import (
 )
 from parcost_plugins.vocabulary.run_choices import (
     accumulates_whole,
+    adds_behind_pass,
     copies_buckets,
     frees_gradients,
     gradient_shards,
@@ -114,6 +115,11 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
         origins = partial(_size_of_element, precision, source) if source else None
         held = _share(kind, (str(cause), cause, tag), (bytes_, bytes_), ranks, on_host, origins)
         yield from _gradients(held, kind, study) if cause == GRADIENTS else (held,)
+    if adds_behind_pass(study):
+        bytes_ = precision.weights, precision.wide_weights
+        origins = partial(_size_of_element, precision, "weights")
+        held = _share(kind, (MICRO_GRADIENTS, GRADIENTS, "gradients"), bytes_, 1.0, 0.0, origins)
+        yield from _made_in_backward(MICRO_GRADIENTS, held, kind, study, after=("end_of_backward",))
 
 
 def _gradients(held: Memory, kind: StageKind, study: Study) -> Iterator[Memory]:
@@ -134,6 +140,22 @@ def _gradients(held: Memory, kind: StageKind, study: Study) -> Iterator[Memory]:
     if all_of(kept):
         yield evolve(held, moments=("forward", "backward", "loss", *after))
         return
+    yield from _made_in_backward(str(GRADIENTS), held, kind, study, after=after, kept=kept)
+
+
+def _made_in_backward(
+    name: str,
+    held: Memory,
+    kind: StageKind,
+    study: Study,
+    *,
+    after: tuple[Moment, ...],
+    kept: Mask = False,
+) -> Iterator[Memory]:
+    """Yield the gradients *held* at the moments *after* backward, and before where they exist.
+
+    Where they are not *kept*, backward makes them layer by layer.
+    """
     yield evolve(held, moments=after)
     made = ratio(kind.after + minimum(kind.layers, 1) * kind.layer, kind.elements)
     exist = {"M": (held.formula, "B"), "c": where(kept, 1.0, 0.0)}
@@ -150,14 +172,14 @@ def _gradients(held: Memory, kind: StageKind, study: Study) -> Iterator[Memory]:
     for when, text, symbols, moments in rows:
         source = "backward makes the gradients of the only micro-batch layer by layer"
         bytes_ = formula(text, symbols, source=source)
-        name = kind.label(f"{GRADIENTS} {when}")
-        yield evolve(held, name=name, bytes_=bytes_, moments=moments)
+        label = kind.label(f"{name} {when}")
+        yield evolve(held, name=label, bytes_=bytes_, moments=moments)
         if on_stream:
-            name = kind.label(f"reserved for {GRADIENTS}, {when}")
+            label = kind.label(f"reserved for {name}, {when}")
             source = "PyTorch, _fsdp_collectives.py: foreach_reduce, reduce_output"
             bytes_ = formula(f"M - {text}", symbols, source=source)
             yield evolve(
-                held, name=name, bytes_=bytes_, moments=(), cached=moments, cause=BUFFERS, tag=""
+                held, name=label, bytes_=bytes_, moments=(), cached=moments, cause=BUFFERS, tag=""
             )
 
 

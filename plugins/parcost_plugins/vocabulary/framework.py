@@ -57,6 +57,8 @@ REPLICATIONS = ("step", "micro_batch")
 HOST_SUMS = ("none", "fetch", "add")
 #: Where gradients stay allocated between steps.
 GRADIENT_MEMORY = ("always", "replicas", "zero_3", "never")
+#: When the gradients of a micro-batch are added to sums in a wider type.
+ADDITIONS = ("layer", "pass")
 #: How gradients of the ranks are averaged.
 AVERAGES = ("collective", "scaled", "scaled_experts")
 
@@ -204,6 +206,13 @@ class Framework:
             "or `never`. Elsewhere backward allocates those of a step's only micro-batch layer by "
             "layer, as it frees activations"
         ),
+    )
+    adds_gradients: str = word(
+        *ADDITIONS,
+        default="layer",
+        doc="moment at which the gradients of a micro-batch are added to sums in a type wider than "
+        "the weights': as backward makes those of a `layer`; or behind the `pass`, up to which all "
+        "of them are held, in the type of the weights",
     )
     zeroes_gradients: bool = switch(
         default=False,

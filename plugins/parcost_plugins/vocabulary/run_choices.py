@@ -123,6 +123,14 @@ def frees_gradients(study: Study) -> bool:
     return whole and training.framework.contiguous_gradients and not sums
 
 
+def adds_behind_pass(study: Study) -> bool:
+    """Return whether gradients of a micro-batch are whole until they are added to wider sums."""
+    training = study[Training]
+    wider = any_of(training.precision.gradients > training.precision.weights)
+    apart = training.framework.adds_gradients == "pass" and not fuses_accumulation(study)
+    return apart and wider
+
+
 def accumulating_share(study: Study) -> Real:
     """Return the share of micro-batches whose gradients are added to others by a kernel.
 
