@@ -515,13 +515,17 @@ def test_a_search_may_choose_what_is_tight() -> None:
 
 
 @pytest.mark.slow
-def test_the_head_s_gradient_takes_the_memory_that_the_loss_has_freed() -> None:
+def test_the_head_s_gradient_and_a_gather_take_the_memory_that_the_loss_has_freed() -> None:
     """Per logit an eager loss frees 10 of 12 B before the product, logits 2 of 4, a gradient none."""
     head, narrow = 2 * HIDDEN * VOCABULARY, "gathered last layer"
+    layer = 2 * (MATRICES + 2 * HIDDEN)
     for loss, freed in (("eager", 10), ("softmax", 4), ("logits", 2), ("gradient", 0)):
         found = terms(study_of(f"loss = {loss}", layout="zero = 3"))
         assert found["whole gradient of the head"] == max(head - freed * LOGITS, 0), loss
-        assert found[narrow] == 2 * (MATRICES + 2 * HIDDEN)
+        left = max(freed * LOGITS - head, 0)  # for the gather of the last layer
+        assert found[narrow] == max(layer - left, 0), loss
+        kept = study_of(f"loss = {loss}", "sharding { keep_last = on }", layout="zero = 3")
+        assert terms(kept)[narrow] == layer
     chunks = terms(study_of("loss = eager, loss_chunks = 8", layout="zero = 3"))
     assert chunks["whole gradient of the head"] == head
     assert "whole gradient of the head" not in terms(study_of(layout="zero = 2"))

@@ -116,9 +116,10 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
         held = _share(kind, (str(cause), cause, tag), (bytes_, bytes_), ranks, on_host, origins)
         yield from _gradients(held, kind, study) if cause == GRADIENTS else (held,)
     if adds_behind_pass(study):
-        bytes_ = precision.weights, precision.wide_weights
+        names = (MICRO_GRADIENTS, GRADIENTS, "gradients")
+        sizes = precision.weights, precision.wide_weights
         origins = partial(_size_of_element, precision, "weights")
-        held = _share(kind, (MICRO_GRADIENTS, GRADIENTS, "gradients"), bytes_, 1.0, 0.0, origins)
+        held = _share(kind, names, sizes, 1.0, 0.0, origins)
         yield from _made_in_backward(MICRO_GRADIENTS, held, kind, study, after=("end_of_backward",))
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Real, Study, hookimpl
-from parcost.numeric import any_of, maximum, where
+from parcost import Memory, Study, hookimpl
+from parcost.numeric import any_of, maximum
 from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
 from parcost_plugins.model.norms import input_casts
 from parcost_plugins.model.passes import SPLIT, linear, single_run
@@ -20,6 +20,7 @@ from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
 from parcost_plugins.vocabulary.partition import ends_share_device
 from parcost_plugins.vocabulary.run_choices import (
+    freed_by_loss,
     gradient_shards,
     shards_gradients,
     shards_weights,
@@ -197,21 +198,9 @@ def _logits_in_fp32(rank: Rank, study: Study) -> Iterator[Memory]:
 
 
 def _whole_gradient(rank: Rank, study: Study) -> Memory:
-    """Return the head's gradient before it is sharded, beyond what the loss frees before it.
-
-    The gradient of the logits is complete when the product runs. The other tensors of the loss are
-    freed by then, except with a loss in chunks, which adds to the head's gradient chunk by chunk.
-    """
-    training, e = rank.training, rank.element
-    freed: Real = {"eager": FP32 + maximum(2 * FP32 - e, 0.0), "softmax": FP32, "logits": e}.get(
-        rank.fusion.loss, 0.0
-    )
-    if rank.fusion.loss == "eager":
-        freed = where(rank.layout.tp > 1, 4 * FP32 - e, freed)
-    if training.loss_chunks > 1:
-        freed = 0.0
-    by_matrix = training.framework.reduces_by_matrix
-    precision = training.precision
+    """Return the head's gradient before it is sharded, beyond what the loss frees before it."""
+    precision = rank.training.precision
+    by_matrix = rank.training.framework.reduces_by_matrix
     return Memory(
         name="whole gradient of the head",
         cause=BUFFERS,
@@ -220,7 +209,7 @@ def _whole_gradient(rank: Rank, study: Study) -> Memory:
             {
                 "N": gradient_shards(study, spread(study)[2]),
                 "w": (precision.reduction if by_matrix else precision.wide_gather, "B"),
-                "f": (freed, "B"),
+                "f": (freed_by_loss(study), "B"),
             },
             source="autograd: gradients of the loss, of the logits, of the head",
         ),

@@ -591,6 +591,11 @@ class Framework:
         default=True,
         doc="default of `sharding.reshard` under ZeRO 3: parameters are dropped after forward",
     )
+    keep_last: bool = switch(
+        default=False,
+        doc="default of `sharding.keep_last`: the last layer stays gathered from forward to "
+        "backward",
+    )
     pipelined_reshard: bool | None = switch(
         default=None, doc="the same with several pipeline stages; by default as with one"
     )

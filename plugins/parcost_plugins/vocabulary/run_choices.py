@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from parcost import Study
 
 _NO_MODULES = Recompute()
+_FP32 = 4.0  # bytes of an element
 
 
 def open_window(study: Study, window: str | None) -> str | None:
@@ -387,6 +388,32 @@ def saved_by_loss(study: Study) -> str:
     return "logits" if (found, mode) == ("eager", "compiled") else found
 
 
+def freed_by_loss(study: Study) -> Real:
+    """Return the bytes per logit that the loss frees before the head's gradients are made.
+
+    The gradient of the logits is complete when the products run. The other tensors of the loss are
+    freed by then. A loss in chunks adds to the head's gradient chunk by chunk, and frees nothing.
+    """
+    training, e = study[Training], study[Training].precision.activation
+    if training.loss_chunks > 1:
+        return 0.0
+    match saved_by_loss(study):
+        case "eager":
+            whole = _FP32 + maximum(2 * _FP32 - e, 0.0)
+            return where(study[Layout].tp > 1, 4 * _FP32 - e, whole)
+        case "softmax":
+            return _FP32
+        case "logits":
+            return e
+    return 0.0
+
+
+def keeps_last_layer(study: Study) -> bool:
+    """Return whether the last layer stays gathered from forward to backward (ZeRO 3)."""
+    stated = study[Sharding].keep_last
+    return study[Training].framework.keep_last if stated is None else stated
+
+
 def _framework_value(name: str) -> Callable[[Study], Any]:
     """Return a function that reads an attribute of the framework."""
     return lambda study: getattr(study[Training].framework, name)
@@ -407,6 +434,7 @@ _BY_FRAMEWORK: tuple[tuple[type, str, Callable[[Study], Any]], ...] = (
     (Sharding, "accumulate", _choose_word(reduces_each_micro_batch, "shard", "whole")),
     (Sharding, "replicate", _choose_word(replicates_each_micro_batch, "micro_batch", "step")),
     (Sharding, "reshard", reshards),
+    (Sharding, "keep_last", keeps_last_layer),
     (Sharding, "gradient_average", gradient_average),
     (Sharding, "gradient_check", checks_gradients),
     (Recompute, "stops_early", stops_early),

@@ -69,8 +69,10 @@ class Sharding:
             "step; by default as the framework does"
         ),
     )
-    keep_last: bool = switch(
-        default=False, doc="the last layer stays gathered from forward to backward (ZeRO 3)"
+    keep_last: bool | None = switch(
+        default=None,
+        doc="the last layer stays gathered from forward to backward (ZeRO 3); by default as the "
+        "framework does",
     )
     prefetch: int = integer(
         default=1,

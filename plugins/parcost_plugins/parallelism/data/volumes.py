@@ -25,13 +25,13 @@ from parcost_plugins.vocabulary import (
     Compression,
     Layout,
     LocalUpdates,
-    Sharding,
     Training,
 )
 from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
 from parcost_plugins.vocabulary.partition import stages_of_devices
 from parcost_plugins.vocabulary.run_choices import (
     gathers_once,
+    keeps_last_layer,
     replicates_each_micro_batch,
     reshards,
     scatters,
@@ -201,12 +201,12 @@ def _bytes_per_gradient(study: Study, kind: StageKind) -> Real:
 
 def _gathered_bytes(study: Study, wire: ShardGroup) -> Real:
     """Return the bytes gathered per micro-batch, added over both passes."""
-    kind, sharding = wire.kind, study[Sharding]
+    kind = wire.kind
     layer, first = kind.layer * kind.wire["layer"], kind.before * kind.wire["before"]
     forward = first + kind.layers * layer + kind.after * kind.wire["after"]
     if not reshards(study):
         return forward
-    layers = max(kind.layers - int(sharding.keep_last), 0)
+    layers = max(kind.layers - int(keeps_last_layer(study)), 0)
     before = 0.0 if keeps_ends(study) else first
     return forward + layers * layer + before
 

@@ -42,6 +42,7 @@ from parcost_plugins.vocabulary.run_choices import (
     gathers_once,
     hides_gradients,
     hides_parameters,
+    keeps_last_layer,
     reduces_each_micro_batch,
     replicates_each_micro_batch,
     reshards,
@@ -112,10 +113,9 @@ def _reductions_of_pass(study: Study) -> list[_PassTraffic]:
 
 def _backward_gathers(study: Study) -> list[_PassTraffic]:
     """Return the gathers of backward, for parameters dropped after forward."""
-    sharding = study[Sharding]
     if not reshards(study):
         return []
-    kept = _GATHERED_AGAIN[1:] if sharding.keep_last else _GATHERED_AGAIN
+    kept = _GATHERED_AGAIN[1:] if keeps_last_layer(study) else _GATHERED_AGAIN
     return kept[:-1] if keeps_ends(study) else kept
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from parcost import Memory, Moment, Study, formula, symbols_of
+from parcost import Formula, Memory, Moment, Study, formula, symbols_of
 from parcost.numeric import any_of, maximum, minimum
 from parcost_plugins.parallelism.data.shard_groups import is_tied, keeps_ends
-from parcost_plugins.vocabulary import Sharding, Training
+from parcost_plugins.vocabulary import Layout, Sharding, Training
 from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.run_choices import (
+    freed_by_loss,
     gradient_bucket,
     gradient_shards,
+    keeps_last_layer,
     reshards,
     shards_weights,
     zero_stage,
@@ -66,7 +68,9 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     which stay gathered. Parameters before the first layer are gathered beside that one layer only:
     they replace the others, and only their excess over the others and over the other end counts.
 
-    At the loss only the last layer is gathered. The one before it follows behind the head.
+    At the loss only a last layer that is kept from forward is gathered. Another one follows when
+    the gradient of the logits is made, and takes the memory that the loss has freed, as far as the
+    head's gradient leaves it. The layer before it follows behind the head.
 
     Embedding and head may be one unit, and are if tied on the same device. The unit is gathered
     from the first layer to the last. A stage that is not resharded after forward is whole until its
@@ -90,9 +94,32 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
         ("gathered ends", ends, "embedding b before the layers and head a behind them", passes),
     ]
     if again:
-        held.insert(1, ("gathered last layer", "k psi e", "k layers of psi elements", ("loss",)))
+        text, said = "k psi e", "k layers of psi elements"
+        if not keeps_last_layer(study):
+            text, said = "max(k psi e - x, 0)", f"{said}, x left by the loss and the head"
+            symbols["x"] = 0.0 if kind.expert else (_left_by_loss(study), "B")
+        held.insert(1, ("gathered last layer", text, said, ("loss",)))
     for name, text, said, moments in held:
         yield _buffer(kind, study, name, f"{text} : 0, {said}", symbols, moments)
+
+
+def _left_by_loss(study: Study) -> Formula:
+    """Return the bytes that the loss frees beyond the head's gradient."""
+    training, layout = study[Training], study[Layout]
+    precision, model = training.precision, training.model
+    by_matrix = training.framework.reduces_by_matrix
+    return formula(
+        "max(f s b V / (t c) - V h w / t, 0), f B for a logit",
+        f=(freed_by_loss(study), "B"),
+        s=training.sequence,
+        b=training.micro_batch,
+        V=model.padded_vocabulary(layout),
+        t=layout.tp,
+        c=layout.cp,
+        h=model.hidden,
+        w=(precision.reduction if by_matrix else precision.wide_gather, "B"),
+        source="autograd: gradients of the loss, of the logits, of the head",
+    )
 
 
 def _gather_stream(kind: StageKind, study: Study) -> Iterator[Memory]:
