@@ -601,6 +601,13 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
                 f"{_SHARDED}\nlayout {{ pp = 2 }}",
             ),
             "reshard": ("dense", "", "reshard = off", _SHARDED),
+            "keep_last": ("dense", "", "keep_last = on", _SHARDED),
+            "contiguous_gradients": (
+                "dense",
+                "gradient_staging = 9_000_000_000",
+                "gradient_staging = 9_000_000_000, contiguous_gradients = on",
+                "layout { tp = 2, zero = 1 }",
+            ),
             "pipelined_reshard": (
                 "dense",
                 "",

@@ -472,12 +472,13 @@ def test_a_device_shows_blocks_of_the_last_update_that_a_verdict_does_not_count(
     """8B in ZeRO 1 on 8 devices, by hand: a norm in 8 B of the largest tensor, an update in 4 B.
 
     The largest tensor is the embedding, and its copy has no room for the gradients of the update.
-    A shard of gradients is copied in 2 B once backward is over, and the eager loss leaves a block of
-    logits in 2 B.
+    The eager loss leaves a block of logits in 2 B, and has three more in fp32. Of 8,192 tokens they
+    have 4.203 GB: the copy of a shard in 2 B, 2.008 GB, and the gradients of the update in fp32,
+    4.015 GB, take two of them. The copy for the norm, of the head and its norm, is larger by 33 kB.
     """
     use = "use catalog.frameworks.deepspeed"
     study = study_of("framework = deepspeed", use, precision="bf16_zero")
-    kept = 8 * VOCABULARY * HIDDEN + (4 + 2) * PARAMETERS / 8 + 2 * LOGITS
+    kept = 8 * VOCABULARY * HIDDEN + 2 * LOGITS
     for capacity, shown in ((200e9, kept), (1e9, 0.0)):  # full memory has no free blocks
         large = study.replace({"h100_sxm.memory": capacity})
         outcome = evaluate(large)
@@ -485,6 +486,36 @@ def test_a_device_shows_blocks_of_the_last_update_that_a_verdict_does_not_count(
         asked = large.plugins.ask("details", study=large, outcome=outcome)
         found = {figure.name: figure.value for _, figure in asked}
         assert found["used_memory"] == pytest.approx(outcome.memory_bytes + shown, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "norm", "update", "shard"),
+    [
+        (8192, 1, 0, 0),
+        (8193, 0, 0, 0),  # a block of 4.2032 GB, of three
+        (7826, 1, 1, 0),  # 4.01494 GB, less than 4.01513
+        (3915, 1, 1, 0),  # 2.0085 GB
+        (3913, 1, 1, 1),  # 2.0074 GB, less than 2.00757
+    ],
+)
+def test_an_update_takes_blocks_of_the_loss_that_are_large_enough(
+    tokens: int, norm: int, update: int, shard: int
+) -> None:
+    """A block has 4 B for each of 128,256 logits of a token."""
+    use = "use catalog.frameworks.deepspeed"
+    study = study_of("framework = deepspeed", use, precision="bf16_zero")
+    found = {
+        term.name.removesuffix(", at the loss"): float(term.bytes_)
+        for _, term in study.replace({"training.sequence": tokens}).contributions("memory")
+        if tuple(term.cached) == ("loss",) and term.name.endswith("at the loss")
+    }
+    assert found == pytest.approx(
+        {
+            "copy of a gradient for its norm": norm * 8 * (VOCABULARY * HIDDEN + HIDDEN),
+            "gradients of the update": update * 4 * PARAMETERS / 8,
+            "copy of a shard of gradients": shard * 2 * PARAMETERS / 8,
+        }
+    )
 
 
 # --- How full is too full ------------------------------------------------------------------------

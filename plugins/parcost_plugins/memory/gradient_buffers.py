@@ -10,10 +10,10 @@ A stage of psi parameters over N ranks, a bucket of k elements, gradients of e b
     update      psi e / N   the shard, joined
                 psi 4 / N   the same in fp32
 
-PyTorch's allocator finds no free block for tensors of these sizes. Tensors of the update may fit
-the bucket, a shard that was added up, or the copy for the norm. ZeRO 3 makes its blocks ahead of
-the first step, and activations use them in between. The allocator keeps the blocks of the norm and
-of an update from step to step, unless memory runs out.
+PyTorch's allocator finds free blocks for tensors of these sizes among those of the loss alone.
+Tensors of the update may fit the bucket, a shard that was added up, or the copy for the norm. ZeRO
+3 makes its blocks ahead of the first step, and activations use them in between. The allocator keeps
+the blocks of the norm and of an update from step to step, unless memory runs out.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 from parcost import Formula, Memory, Moment, Real, Study, formula
 from parcost.numeric import any_of, maximum, minimum, where
+from parcost_plugins.memory.loss_blocks import SOURCE, loss_blocks, split_at_loss
 from parcost_plugins.vocabulary import Offload, Training
 from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.run_choices import (
@@ -55,10 +56,11 @@ def gradient_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     elif any_of(framework.gradient_staging != 0) and not shards_weights(study):
         yield _staging_buffer(kind, study)
     if any_of(framework.norm_copy != 0) and shards_states(study):
-        yield _norm_copy(kind, study)
+        norm, others = _norm_copy(kind, study), int(framework.contiguous_gradients)
+        yield from split_at_loss(norm, loss_blocks(kind, study).fits(norm.bytes_, others))
     if any_of(framework.update_gradients != 0) and shards_states(study):
         if not shards_weights(study):
-            yield _update_copy(kind, study)
+            yield from _update_copy(kind, study)
         elif any_of(framework.update_group != 0):
             yield _update_of_group(kind, study)
 
@@ -108,7 +110,7 @@ def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
         several = where(study[Training].micro_batches > 1, 1.0, 0.0)
     if zero_stage(study) == 2 or hides_gradients(study):
         held = ("backward", *held)  # and else all are reduced behind the backward pass
-    yield Memory(
+    shard = Memory(
         name=kind.label("copy of a shard of gradients"),
         cause=BUFFERS,
         bytes_=formula(
@@ -124,6 +126,7 @@ def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
         moments=held,
         cached=tuple(moment for moment in _BACKWARD if moment not in held),
     )
+    yield from split_at_loss(shard, loss_blocks(kind, study).fits(shard.bytes_))
 
 
 def _buffer(
@@ -223,11 +226,11 @@ def _norm_copy(kind: StageKind, study: Study) -> Memory:
     )
 
 
-def _update_copy(kind: StageKind, study: Study) -> Memory:
-    """Return the copies of a shard's gradients that the optimizer reads: joined, then in fp32.
+def _update_copy(kind: StageKind, study: Study) -> Iterator[Memory]:
+    """Yield the copies of a shard's gradients that the optimizer reads: joined, then in fp32.
 
     The first fits a bucket that was freed, or a shard that was added up. Either may fit the freed
-    copy for the norm.
+    copy for the norm, or blocks of the loss, beside the shard and the copy for the norm.
     """
     training, stage = study[Training], zero_stage(study)
     shard = kind.elements / kind.shards(True)
@@ -240,24 +243,35 @@ def _update_copy(kind: StageKind, study: Study) -> Memory:
     in_bucket = shard <= bucket
     in_room = joined * shard <= room
     left = room - where(in_bucket, 0.0, where(in_room, joined * shard, 0.0))
-    return Memory(
-        name=kind.label("gradients of the update"),
-        cause=BUFFERS,
-        bytes_=formula(
-            "psi / N (f e + n g) (1 - o), f and n are 0 in a free block, o on the host",
-            psi=kind.elements,
-            N=kind.shards(True),
-            f=where(in_bucket | in_room, 0.0, 1.0),
-            e=(joined, "B"),
-            n=where(wide * shard <= left, 0.0, 1.0),
-            g=(wide, "B"),
-            o=study[Offload].optimizer,
-            source=f"{_STAGE_1_AND_2}`step` flattens a partition",
+    blocks = loss_blocks(kind, study)
+    both = blocks.fits((joined + wide) * shard, 1)
+    places = {
+        "": (in_bucket | in_room, wide * shard <= left),
+        "at the loss": (
+            in_bucket | in_room | blocks.fits(joined * shard, 1),
+            (wide * shard <= left) | both | blocks.fits(wide * shard, 2),
         ),
-        count=kind.count,
-        moments=_UPDATE,
-        cached=_AFTER_UPDATE,
-    )
+    }
+    for when, (first, second) in places.items():
+        name = kind.label("gradients of the update")
+        yield Memory(
+            name=f"{name}, {when}" if when else name,
+            cause=BUFFERS,
+            bytes_=formula(
+                "psi / N (f e + n g) (1 - o), f and n are 0 in a free block, o on the host",
+                psi=kind.elements,
+                N=kind.shards(True),
+                f=where(first, 0.0, 1.0),
+                e=(joined, "B"),
+                n=where(second, 0.0, 1.0),
+                g=(wide, "B"),
+                o=study[Offload].optimizer,
+                source=f"{SOURCE}; {_STAGE_1_AND_2}`step` flattens a partition",
+            ),
+            count=kind.count,
+            moments=() if when else _UPDATE,
+            cached=("loss",) if when else ("backward", "end_of_backward"),
+        )
 
 
 def _update_of_group(kind: StageKind, study: Study) -> Memory:
