@@ -23,6 +23,7 @@ from parcost_measured.validation.intervals import (
     Range,
     Ranges,
     Ratio,
+    _coverage_error,
     _folds,
     _samples,
     coverage_of,
@@ -345,3 +346,13 @@ def test_the_folds_and_the_coverage_are_those_that_are_documented() -> None:
     assert f"{100 * intervals.COVERAGE:g} % of rows" in page
     assert f"fewer than {intervals.FEWEST_RUNS} rows" in page
     assert f"from {intervals.FEWEST_OF_DEVICE} rows on" in page
+
+
+def test_a_coverage_that_is_closer_by_less_than_a_run_is_no_better() -> None:
+    """86 and 87 of 96 runs miss 86.4 by 0.4 and 0.6: the narrower ranges are chosen."""
+    wide = Coverage(n=96, share=86 / 96, half_width=0.176)
+    narrow = Coverage(n=96, share=87 / 96, half_width=0.124)
+    closest = min(_coverage_error(one) for one in (wide, narrow))
+    assert closest == _coverage_error(narrow) == (0, 0.124)
+    far = Coverage(n=96, share=85 / 96, half_width=0.1)  # by 1.4 runs
+    assert _coverage_error(far) > _coverage_error(wide)

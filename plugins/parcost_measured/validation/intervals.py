@@ -248,9 +248,12 @@ def ranges(ratios: Sequence[Ratio], figure: str) -> Ranges | None:
     return best
 
 
-def _coverage_error(held: Coverage) -> float:
-    """Return the difference between the coverage and the claimed coverage."""
-    return abs(held.share - COVERAGE)
+def _coverage_error(held: Coverage) -> tuple[int, float]:
+    """Return the whole runs between the coverage and the claimed one, and the half-width.
+
+    A difference of less than a run is none, so that the narrower ranges are better.
+    """
+    return int(abs(held.share - COVERAGE) * held.n), held.half_width
 
 
 # --- as a file of the catalogue -------------------------------------------------------------
