@@ -68,6 +68,7 @@ def test_an_anchor_moves_another_layout_by_its_weight_and_not_the_catalogue() ->
     assert interval.high / catalogue == pytest.approx(exp(0.9 * log(1.2) + 2 * sd))
 
 
+@pytest.mark.slow
 def test_time_and_cost_of_a_run_say_that_they_are_not_anchored() -> None:
     run = "run { tokens = 1e12 }\nprice { device_hour = 2 USD/h }\n"
     said = "by the predicted step time, not the anchored one"
@@ -98,6 +99,7 @@ def test_repeats_of_one_layout_are_one_anchor() -> None:
     assert evaluate(twice).result.figure("anchored_step_time") == pytest.approx(once, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_anchors_of_two_layouts_count_as_two() -> None:
     text = anchor(1.2) + anchor(1.1, "layout.tp = 4", "b", layout_tp="4")
     found = anchoring(evaluate(text).result.study)

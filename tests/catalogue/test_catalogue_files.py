@@ -98,6 +98,7 @@ def test_a_file_binds_to_one_block_of_its_own_name(name: str) -> None:
     assert labelled(study_of(name), KINDS[folder], label)
 
 
+@pytest.mark.slow
 @try_each("name", NAMES)
 def test_every_value_says_where_it_comes_from(name: str) -> None:
     study = study_of(name)

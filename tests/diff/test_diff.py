@@ -43,6 +43,7 @@ def by_name(numbers: list[Any]) -> dict[str, Any]:
     return {number["name"]: number for number in numbers}
 
 
+@pytest.mark.slow
 def test_a_job_of_another_tool_is_complete_on_both_sides(run_command: Run) -> None:
     """Its file has no devices: those of `--set` are no difference."""
     text = (
@@ -160,6 +161,7 @@ def test_studies_without_a_common_name_get_a_line_that_helps(run_command: Run) -
     assert "only in b.par: other_one, other_two" in page
 
 
+@pytest.mark.slow
 def test_a_cell_has_a_value_without_its_reason(run_command: Run) -> None:
     """A reason of 60 letters would cut words in a column of 23; `--full` has it."""
     why = "this reason has_words_that_are_longer_than_any_column of a table"

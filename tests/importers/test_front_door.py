@@ -588,6 +588,7 @@ def test_remarks_are_wrapped_to_the_terminal_and_in_a_pipe(
     assert long.split() == short.split()
 
 
+@pytest.mark.slow
 def test_keys_that_are_not_read_are_on_the_screen_whatever_else_it_warns_of(
     run_command: Any,
 ) -> None:

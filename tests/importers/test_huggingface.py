@@ -350,6 +350,7 @@ def test_a_text_that_is_no_object_is_an_error(run_command: Run, text: str) -> No
     assert "error[import]" in done.err
 
 
+@pytest.mark.slow
 def test_an_unknown_key_is_listed(run_command: Run) -> None:
     text = config_text(warp_factor=9)
     done = run_command("check", *OPTIONS, "config.json", files={"config.json": text})

@@ -322,6 +322,7 @@ def test_a_smaller_last_micro_batch_raises_a_question(
         assert read is None or settings(found)["training.micro_batch"] == read
 
 
+@pytest.mark.slow
 def test_the_rule_of_a_batch_says_what_composer_does(run_command: Run) -> None:
     """256 sequences on 8 devices are 32 each: micro-batches of 24, and a last one of 8."""
     text = JOB.replace("microbatch_size: 8", "microbatch_size: 24")

@@ -176,6 +176,7 @@ def test_references_that_grow_without_end_are_an_error() -> None:
     assert "become too much text" in problems(text, "run.sh")[0]
 
 
+@pytest.mark.slow
 def test_a_script_has_a_limit_of_words() -> None:
     message = "a script has 30,000 words at most"
     assert message in problems(f"python a.py {small('--bf16 ' * 30_000)}", "run.sh")[0]

@@ -43,6 +43,7 @@ def test_layers_that_an_earlier_release_recomputes_are_read() -> None:
     assert "recompute.layers" not in stated
 
 
+@pytest.mark.slow
 def test_the_answer_about_the_state_of_an_optimizer_replaces_the_precision(
     run_command: Run,
 ) -> None:

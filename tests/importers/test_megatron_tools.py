@@ -311,6 +311,7 @@ def test_a_job_of_primus_without_its_model_file_changes_the_model_that_is_given(
     assert "1,071,681,536" in done.out
 
 
+@pytest.mark.slow
 def test_a_command_of_ms_swift_changes_the_model_that_is_given(run_command: Run) -> None:
     """Defaults of Megatron-LM, such as a tied embedding, are no changes of Llama 2."""
     text = SWIFT.replace("Qwen/Qwen3-8B", "mine/Unknown-7B --num_layers 4")

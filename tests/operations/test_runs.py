@@ -115,6 +115,7 @@ def test_customary_shares_stand_in_where_none_are_given() -> None:
         found.figure("carbon")
 
 
+@pytest.mark.slow
 def test_devices_of_a_pipeline_draw_the_power_of_the_same_work() -> None:
     """The head makes the last of 4 stages longer, which the power of one device must not show."""
 

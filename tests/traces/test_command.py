@@ -45,6 +45,7 @@ def write(folder: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_pipeline_alone_is_traced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["timeline", write(tmp_path, PIPELINE), "--format", "perfetto"]) == 0
     document = json.loads(capsys.readouterr().out)
