@@ -113,7 +113,7 @@ def ceil_log2(a: Real) -> Real:
     [0.0, 1.0, 2.0, 2.0, 3.0]
     """
     exponent = floor_log2(a)
-    return exponent + where(_exp2(exponent) < a, 1.0, 0.0)
+    return exponent + where(2.0**exponent < a, 1.0, 0.0)
 
 
 def sqrt(a: Real) -> Real:
@@ -218,7 +218,3 @@ def _numpy() -> Any:
 
     _np = np
     return _np
-
-
-def _exp2(exponent: Real) -> Real:
-    return 2.0**exponent

@@ -79,7 +79,8 @@ def _covered_seconds(
     hosts and windows keep the resource busy. The second result has the seconds of each work on its
     further resources that no host covers.
     """
-    works, took = load.works, _seconds_with_hosts(load, overlapping)
+    works = load.works
+    took = {i: load.took[i] - load.alone[i] for i in overlapping}  # beside what hides under them
     covered: dict[int, Real] = {}
     slows = _slows_hosts(load, overlapping)
     longer: Real = 0.0  # by which those slow their hosts, for the others to hide under
@@ -121,11 +122,6 @@ def _covered_seconds(
     return covered, _limit_by_shared_resources(
         load, overlapping, took, covered, idle_seconds
     ) if crowded else {}
-
-
-def _seconds_with_hosts(load: Load, overlapping: Sequence[int]) -> Mapping[int, Real]:
-    """Return the seconds of each overlapping work that may hide under other work."""
-    return {i: load.took[i] - load.alone[i] for i in overlapping}
 
 
 def _slows_hosts(load: Load, overlapping: Sequence[int]) -> dict[str, Mask]:

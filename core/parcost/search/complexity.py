@@ -16,7 +16,6 @@ from parcost.report.verdict import FITS, verdict
 from parcost.search.goals import goal_of
 
 if TYPE_CHECKING:
-    from parcost.contract.searches import Objective
     from parcost.search.result import SearchedLayout, SearchResult
 
 
@@ -32,17 +31,14 @@ def sort_by_complexity(
     fastest = sorted(found.best, key=lambda layout: layout.seconds)
     places = {id(layout): place for place, layout in enumerate(fastest, start=1)}
     ordered = [*found.best]
-    if tolerance > 0.0 and _is_proportional(found.objective):
+    cost = found.objective.cost
+    if tolerance > 0.0 and isclose(float(cost(2.0)), 2.0 * float(cost(1.0))):
         groups = _groups(found.best[:compared], tolerance)
         simple = [layout for group in groups for layout in sorted(group, key=_key)]
         ordered[: len(simple)] = simple
     best = [evolve(layout, rank_by_time=places[id(layout)]) for layout in ordered[:keep]]
     lowest = min(found.best, key=lambda layout: layout.cost).value
     return evolve(found, best=best, tolerance=tolerance, lowest=lowest)
-
-
-def _is_proportional(objective: Objective) -> bool:
-    return isclose(float(objective.cost(2.0)), 2.0 * float(objective.cost(1.0)))
 
 
 def _groups(

@@ -505,7 +505,9 @@ class Scores:
                 where[k] = i
             mask[tuple(where)] = True
         counts = [
-            (count, None if mask.all() else mask) for count, mask in found.items() if _occurs(count)
+            (count, None if mask.all() else mask)
+            for count, mask in found.items()
+            if (any(count) if isinstance(count, (tuple, list)) else count)
         ]
         return counts, problems
 
@@ -521,11 +523,6 @@ def _scatter(value: Any, where: Any, shape: tuple[int, ...], fill: Any) -> NDArr
     found = np.full(shape, fill)
     found[where] = value
     return found
-
-
-def _occurs(count: Any) -> bool:
-    """Return whether *count* is above 0 on some virtual stage."""
-    return any(count) if isinstance(count, (tuple, list)) else bool(count)
 
 
 def _between(plugin: Plugin, edge: Edge, stages: int) -> Iterator[tuple[Plugin, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 
 from attrs import evolve
 
@@ -154,13 +154,19 @@ def _is_abbreviation(name: str, other: str) -> bool:
     >>> _is_abbreviation("seq_length", "sequence_len"), _is_abbreviation("n_s", "num_steps")
     (True, False)
     """
-    words, others = (re.findall(r"[a-z0-9]+", one.lower()) for one in (name[:_LONGEST], other))
-    pairs = [sorted(pair, key=len) for pair in zip(words, others, strict=False)]
+    words, others = _words(name[:_LONGEST]), _words(other)
+    if len(words) != len(others):
+        return False
+    pairs = [sorted(pair, key=len) for pair in zip(words, others, strict=True)]
     return (
-        len(words) == len(others)
-        and all(longer.startswith(shorter) for shorter, longer in pairs)
+        all(longer.startswith(shorter) for shorter, longer in pairs)
         and sum(len(shorter) for shorter, _ in pairs) >= _LONG
     )
+
+
+@lru_cache(10_000)  # a name is compared with each key of a tool, and a key with many names
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", name.lower())
 
 
 def _letters(name: str) -> str:
