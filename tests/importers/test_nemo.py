@@ -311,8 +311,6 @@ def test_a_callback_of_nemo_2_decides_overlap_and_capacity() -> None:
     assert settings(nemo(NEMO_2.replace(last, drop)))["routing.capacity_factor"] == "1.5"
     lora = f"{last}  - {{_target_: nemo.collections.llm.peft.lora.LoRA, dim: 8}}\n"
     assert "adapters" in nemo(NEMO_2.replace(last, lora)).problems[0].message
-    fsdp = NEMO_2.replace("    sequence_parallel", "    fsdp: megatron\n    sequence_parallel")
-    assert "trainer.strategy.fsdp" in names(nemo(fsdp).missing)
 
 
 def test_keys_of_checkpoints_and_of_the_trainer_ask_for_nothing(
@@ -975,3 +973,23 @@ def test_a_file_is_recognized_by_one_importer(tool: str) -> None:
         "nemo": NEMO_1,
     }
     assert [n for n, one in importers.items() if one.recognizes("a.yaml", texts[tool])] == [tool]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "zero"), [("no_shard", "0"), ("optim_grads", "2"), ("optim_grads_params", "3")]
+)
+def test_fsdp_of_nemo_2_has_the_stage_of_its_strategy(strategy: str, zero: str) -> None:
+    ddp = "ddp: {_target_: x, "
+    text = NEMO_2.replace(ddp, f"{ddp}data_parallel_sharding_strategy: {strategy}, ")
+    plain = settings(nemo(text))["layout.zero"]
+    fsdp = text.replace("    sequence_parallel", "    fsdp: megatron\n    sequence_parallel")
+    found = nemo(fsdp)
+    assert (plain, settings(found)["layout.zero"]) == ("1", zero)
+    assert not found.problems
+
+
+def test_fsdp_of_nemo_2_without_a_strategy_asks_for_the_stage() -> None:
+    fsdp = NEMO_2.replace("    sequence_parallel", "    fsdp: megatron\n    sequence_parallel")
+    found = nemo(fsdp)
+    assert "layout.zero" in {one.attribute for one in found.questions}
+    assert "layout.zero" not in settings(found)

@@ -32,6 +32,14 @@ TOOL = "nemo"
 _MODELS = ("model.config.", "model.", "config.")
 _STRATEGIES = ("trainer.strategy.", "model.")
 _INSTANCES = "num_distributed_optimizer_instances"
+# Keys that choose FSDP in the place of the distributed optimizer, their values, and its stage.
+_FSDP = (
+    "trainer.strategy.fsdp",
+    "trainer.strategy.ddp.use_custom_fsdp",
+    "trainer.strategy.ddp.use_megatron_fsdp",
+)
+_SHARDING = ("megatron", "pytorch", "true")
+_SHARDS = "trainer.strategy.ddp.data_parallel_sharding_strategy"
 _BATCHES = ("data.", "model.", "model.config.")
 _CALLBACKS = [f"trainer.callbacks.{place}." for place in range(20)]
 _TOKENIZERS = (
@@ -514,10 +522,13 @@ class _NeMoReader:
                 found.ignore(name, "FSDP shards its state")
         elif name is not None and stage is not None:
             found.set("layout", "zero", stage, name)
+        is_fsdp = self._read_megatron_fsdp()
         for prefix in ("optim.config.", "trainer.strategy.ddp."):
             key = self._key("use_distributed_optimizer", [prefix])
             on = None if key is None else found.switch(key)
-            if key is not None and on is not None:
+            if key is not None and is_fsdp:
+                found.ignore(key, "FSDP shards its state")
+            elif key is not None and on is not None:
                 found.set("layout", "zero", "1" if on else "0", key)
         instances = self._key(_INSTANCES, (*_STRATEGIES, "trainer.strategy.ddp."))
         copies = None if instances is None else found.whole(instances)
@@ -536,6 +547,21 @@ class _NeMoReader:
         size = None if bucket is None else found.whole(bucket)
         if bucket is not None and size is not None:
             found.set("overlap", "bucket", f"{size} MiB", bucket)
+
+    def _read_megatron_fsdp(self) -> bool:
+        """Read the ZeRO stage of Megatron-FSDP; return whether it is on."""
+        found = self._found
+        on = next((key for key in _FSDP if str(found.value(key)).lower() in _SHARDING), "")
+        if not on:
+            return False
+        stage = found.word(_SHARDS, self._table["megatron_shards"])
+        if stage is not None:
+            found.set("layout", "zero", stage, _SHARDS)
+            found.ignore(on, f"`{_SHARDS}` has the stage")
+        elif _SHARDS not in found:
+            reason = "FSDP, and no `data_parallel_sharding_strategy` says what it shards"
+            found.ask("layout.zero", reason, ["--set layout.zero=3"], on)
+        return True
 
     def _read_averaging(self, prefixes: Sequence[str]) -> None:
         """Read how gradients are averaged, and whether they are checked for NaN."""
