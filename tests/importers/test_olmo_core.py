@@ -142,7 +142,7 @@ def test_a_value_that_is_not_known_raises_a_question(old: str, new: str, attribu
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("-> ExperimentConfig", "", "no function that returns an `ExperimentConfig`"),
+        ("-> ExperimentConfig", "-> Job", "no function of the file makes an `ExperimentConfig`"),
         ("2 * 4096", "2 * 4095", "8190 tokens are not a multiple of max_sequence_length = 4096"),
         ("import argparse", "import (", "not Python"),
     ],
@@ -611,6 +611,31 @@ def test_a_data_set_has_the_length_that_it_states() -> None:
 
 
 def test_a_program_without_a_job_says_what_is_read_in_its_place() -> None:
-    (problem,) = OlmoCore().translate("train.py", JOB.replace("-> ExperimentConfig", "")).problems
-    assert "no function that returns an `ExperimentConfig`" in problem.message
+    (problem,) = (
+        OlmoCore().translate("train.py", JOB.replace("-> ExperimentConfig", "-> Job")).problems
+    )
+    assert "no function of the file makes an `ExperimentConfig`" in problem.message
     assert "parcost eval config.json" in problem.help
+
+
+def test_a_function_without_an_annotation_makes_the_job() -> None:
+    plain = OlmoCore().translate("train.py", JOB)
+    found = OlmoCore().translate("train.py", JOB.replace(" -> ExperimentConfig", ""))
+    assert settings(found) == settings(plain)
+    assert not found.problems
+
+
+def test_a_model_that_an_option_names_has_the_default_of_the_option() -> None:
+    option = '    parser.add_argument("--model-factory", default=FACTORY)\n'
+    option += '    parser.add_argument("--sequence-length", type=int, default=2 * 2048)\n'
+    option += '    parser.add_argument("--save-folder", default=None)\n'
+    text = JOB.replace(BUILT, f"factory = getattr(TransformerConfig, opts.factory)\n    {BUILT}")
+    text = text.replace("TransformerConfig.olmo2_7B(vocab", "factory(vocab")
+    head = 'FACTORY = "olmo2_7B"\n\n\ndef parse():\n    parser = argparse.ArgumentParser()\n'
+    text = text.replace("def build_config", f"{head}{option}\n\ndef build_config", 1)
+    text = text.replace("opts.factory", "opts.model_factory")
+    found = OlmoCore().translate("train.py", text)
+    assert "models.olmo2_7b" in uses(found)
+    assert settings(found)["training.sequence"] == "4096"
+    assert assumptions(found)["training.sequence"].startswith("`sequence_length` has this default")
+    assert not found.questions

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Self, cast
 
 from parcost import Importer, ImportFile, Translation, hookimpl
@@ -23,15 +24,19 @@ from parcost_formats.tools.python_code import (
     Entity,
     Follower,
     UnreadValue,
+    call_builtin,
     doubt_cells,
 )
 from parcost_formats.tools.python_values import (
     DottedName,
+    Function,
     PythonText,
     PythonTextError,
     UnreadError,
     choose_function,
+    constants,
     dotted_name,
+    static_value,
 )
 from parcost_formats.tools.tables import is_listed, table
 
@@ -183,14 +188,10 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
     follower = Follower(python.tree, _OlmoLibrary(_option_defaults(python.tree)), {})
     follower.follow_globals(python.tree.body)
     jobs = {_JOB, *_own_jobs(python.tree)}
-    makers = {
-        name: one
-        for name, one in follower.functions.items()
-        if isinstance(one, ast.FunctionDef) and _return_type(one) in jobs
-    }
+    makers = _find_makers(follower.functions, jobs)
     builders = _find_builders(python.tree)
     if not makers and builders is None:
-        message = f"the file has no function that returns an `{_JOB}`"
+        message = f"no function of the file makes an `{_JOB}`"
         raise PythonTextError(message, 0, 1)
     name, place = _BUILDERS[0], cast("ast.AST", builders)
     try:
@@ -215,6 +216,23 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
         if cell.value is not None:  # None is an argument that is left out
             start, end = python.place(cell.node)
             yield key, JsonEntry(cell.value, start, end)
+
+
+def _find_makers(
+    functions: Mapping[str, Function], jobs: AbstractSet[str]
+) -> Mapping[str, ast.FunctionDef]:
+    """Return the functions that return a job, or call its class if none is annotated so."""
+    plain = {name: one for name, one in functions.items() if isinstance(one, ast.FunctionDef)}
+    stated = {name: one for name, one in plain.items() if _return_type(one) in jobs}
+    return stated or {
+        name: one
+        for name, one in plain.items()
+        if one.returns is None
+        and any(
+            isinstance(call, ast.Call) and dotted_name(call.func).rpartition(".")[2] in jobs
+            for call in ast.walk(one)
+        )
+    }
 
 
 def _own_jobs(tree: ast.Module) -> Iterator[str]:
@@ -334,30 +352,32 @@ def _trainer_sizes(trainer: Any, length: Any) -> Iterator[tuple[str, Cell]]:
 def _option_defaults(tree: ast.Module) -> Mapping[str, Any] | None:
     """Return the defaults of the options that a file declares, None if it declares none."""
     found: dict[str, Any] = {}
+    names = constants(tree.body)
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
         given = {one.arg: one.value for one in node.keywords if one.arg}
         if node.func.attr == "set_defaults":
-            found |= {name: _constant(name, value) for name, value in given.items()}
+            found |= {name: _constant(name, value, names) for name, value in given.items()}
         if node.func.attr != "add_argument":
             continue
         flags = [one.value for one in node.args if isinstance(one, ast.Constant)]
         flag = next((one for one in flags if str(one).startswith("--")), *flags[:1] or [""])
-        name = str(_constant("dest", given.get("dest", ast.Constant(flag))))
+        name = str(_constant("dest", given.get("dest", ast.Constant(flag)), names))
         name = name.lstrip("-").replace("-", "_")
         if "default" in given:
-            found[name] = _constant(name, given["default"])
+            found[name] = _constant(name, given["default"], names)
         else:
-            action = _constant(name, given.get("action", ast.Constant(None)))
+            action = _constant(name, given.get("action", ast.Constant(None)), names)
             found[name] = {"store_true": False, "store_false": True}.get(str(action))
     return found or None
 
 
-def _constant(name: str, node: ast.expr) -> Any:
+def _constant(name: str, node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """Return the value of a default; *names* are the constants of the file."""
     try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return static_value(node, names)
+    except UnreadError:
         return UnreadValue(f"the default of `{name}` is code, and none is run")
 
 
@@ -447,6 +467,8 @@ class _OlmoLibrary(CodeLibrary):
             found = int(chosen) if name == "int" else chosen
             default = next((one for one in plain if isinstance(one, DefaultNumber)), None)
             return _derive(default, found) if default is not None else found
+        if name == "getattr":
+            return call_builtin(name, arguments)
         if call.last[:1].isupper() or name.rpartition(".")[0][:1].isupper():
             kind = next(one for one in name.split(".") if one[:1].isupper())
             order = table(TOOL)["positional"].get(kind, ())

@@ -427,7 +427,8 @@ class Follower:
             if isinstance(attribute, str):
                 self.put(owner, attribute, Cell(value, node, attribute))
                 return None
-        real = self.aliases.get(name, name)
+        bound = names.get(name)  # a function that a variable has
+        real = self.aliases.get(name, bound.name if isinstance(bound, DottedName) else name)
         return self._library.call(self, CodeCall(real, node, arguments, keywords))
 
     def _of_dictionary(self, owner: dict[str, Any], name: str, arguments: list[Any]) -> Any:
@@ -559,6 +560,9 @@ def call_builtin(name: str, arguments: Sequence[Any]) -> Any:
         cell = first.cells.get(str(arguments[1]))
         if cell is not None:
             return True if name == "hasattr" else cell.value
+    elif name == "getattr" and isinstance(first, DottedName) and len(arguments) > 1:
+        if isinstance(arguments[1], str):
+            return DottedName(f"{first.name}.{arguments[1]}")
     elif name == "isinstance" and isinstance(first, str) and len(arguments) > 1:
         types = arguments[1] if isinstance(arguments[1], list) else [arguments[1]]
         if all(isinstance(one, DottedName) for one in types):
