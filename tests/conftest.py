@@ -84,7 +84,8 @@ def pytest_terminal_summary(config: pytest.Config, terminalreporter: Any) -> Non
     process, than a tenth of the fast tests.
     """
     failed = [one.nodeid for one in terminalreporter.stats.get("failed", ()) if one.when == "call"]
-    if failed and config.getoption("assertmode") == "plain":
+    shown = config.getoption("assertmode") != "plain" or config.getoption("tbstyle") == "no"
+    if failed and not shown:
         terminalreporter.section("the first failures again, with their values")
         options = ["-q", "--assert=rewrite", *(["--full"] if config.getoption("full") else [])]
         command = [sys.executable, "-m", "pytest", *options, *failed[:5]]
