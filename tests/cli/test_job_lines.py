@@ -58,6 +58,7 @@ def test_a_launch_script_is_shown_as_it_was_read(run_command: Run) -> None:
     assert "megatron" in found["precision"]
 
 
+@pytest.mark.slow
 def test_experts_offload_and_parts_that_are_recomputed_are_shown(run_command: Run) -> None:
     found = job(run_command("eval", "a.par", a=EXPERTS).out)
     assert (
@@ -70,6 +71,7 @@ def test_experts_offload_and_parts_that_are_recomputed_are_shown(run_command: Ru
     assert found["training"].endswith("recompute none (norms), 50 % of optimizer on the host")
 
 
+@pytest.mark.slow
 def test_the_lines_are_in_every_page_and_not_beside_chosen_figures(run_command: Run) -> None:
     for options in (("--full",), ("--set", "layout.ep=3")):
         assert (
@@ -97,18 +99,21 @@ def test_explain_has_the_place_that_sets_an_attribute(
     assert place in facts["set by"]
 
 
+@pytest.mark.slow
 def test_explain_has_the_attributes_of_a_block(run_command: Run) -> None:
     done = run_command("explain", "a.par", "layout", a=EXPERTS)
     assert re.search(r"^  ep +8 +a\.par:6$", done.out, re.MULTILINE)
     assert re.search(r"^  tp +1 +default$", done.out, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_explain_names_the_nearest_attribute(run_command: Run) -> None:
     done = run_command("explain", "a.par", "layout.zeroo", a=EXPERTS)
     assert done.code == 2
     assert "did you mean `layout.zero`" in done.err
 
 
+@pytest.mark.slow
 def test_a_sweep_has_the_lines_that_its_points_share(run_command: Run) -> None:
     swept = ("--set", "model.hidden=[2048,4096]", "--set", "layout.pp=[2,4]")
     found = job(run_command("eval", "a.par", *swept, a=EXPERTS).out)
