@@ -24,6 +24,7 @@ from parcost.language.errors import PluginError, SpecError
 from parcost.language.text import Source, Span
 from parcost.records import record
 from parcost.system.files import failure
+from parcost_formats.imports.candidates import describe, find_candidates, list_keys
 from parcost_formats.imports.misspelled import with_corrections
 from parcost_formats.imports.neighbors import path_beside
 from parcost_formats.imports.subjects import paths, with_doubts, with_questions, with_references
@@ -109,6 +110,14 @@ def importer_for(
     ):
         place = Span(Source(name, text), why.start, why.end)
         raise SpecError([problem("not-a-spec", why.message, place, help=why.help or help)])
+    else:
+
+        def recognizes(importer: Importer, changed: str) -> bool:
+            return _call(importer, importer.recognizes, name, changed)
+
+        if candidates := find_candidates(name, text, importers, recognizes):
+            said, help = describe(candidates, list_keys(name, text))
+            message = f"{message}: {said}"
     raise failure("not-a-spec", message, name, help)
 
 

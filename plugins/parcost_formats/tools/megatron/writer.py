@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from parcost import ToolSettings, block_name
-from parcost_formats.tools.jobs import Job, JobWriter, reasons_of, whole, word_of
+from parcost_formats.tools.drafts import Draft, Option, OptionSet
+from parcost_formats.tools.jobs import Job, JobError, JobWriter, reasons_of, whole, word_of
 from parcost_formats.tools.megatron.stage_text import stage_text
+from parcost_formats.tools.megatron.stops import check_stops
 from parcost_formats.tools.tables import table
 from parcost_plugins.vocabulary.partition import must_divide
 from parcost_plugins.vocabulary.run_choices import (
@@ -50,7 +52,9 @@ class MegatronWriter(JobWriter):
 
     def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
         """Return the script of a job."""
-        text = _script(job, flags_of(job, same))
+        groups = flags_of(job, same)
+        _check_stops(groups)
+        text = _script(job, groups)
         return ToolSettings(text=text, same=same, needs=list(needs_of(job)))
 
 
@@ -68,6 +72,19 @@ def flags_of(job: Job, same: dict[str, str]) -> Mapping[str, Flags]:
             **_kernels(job, same),
         },
     }
+
+
+def _check_stops(groups: Mapping[str, Flags]) -> None:
+    """Raise an error if Megatron-LM stops at the flags."""
+    draft = Draft()
+    options = {
+        name: Option(name=name, key=f"--{name.replace('_', '-')}", texts=tuple(values))
+        for flags in groups.values()
+        for name, values in flags.items()
+    }
+    check_stops(OptionSet(draft, options), ())
+    for problem in draft.problems[:1]:
+        raise JobError("training.framework", problem.message, problem.help)
 
 
 def needs_of(job: Job) -> Iterator[str]:
@@ -364,6 +381,8 @@ def _offload(job: Job) -> Flags:
         flags["cpu_offloading_num_layers"] = [str(whole(offload.layers))]
     if float(offload.optimizer):
         flags["optimizer_cpu_offload"] = []
+        if "use_precision_aware_optimizer" not in _state(job):
+            flags["use_precision_aware_optimizer"] = []
         flags["optimizer_offload_fraction"] = [f"{float(offload.optimizer):.17g}"]
     return flags
 
