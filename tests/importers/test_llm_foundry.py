@@ -169,7 +169,7 @@ def test_keys_of_transformer_engine_raise_no_question() -> None:
     ("new", "message"),
     [
         ("name: fm_model", "`fm_model` is not supported"),
-        ("name: hf_causal_lm\n  peft_config: {r: 16}", "adapters of this tool are not read"),
+        ("name: mpt_causal_lm\n  peft_config: {r: 16}", "adapters of `mpt_causal_lm` are not read"),
     ],
 )
 def test_what_the_language_lacks_is_an_error(new: str, message: str) -> None:
@@ -330,3 +330,20 @@ def test_the_rule_of_a_batch_says_what_composer_does(run_command: Run) -> None:
     done = run_command("eval", "run.yaml", *system, files={"run.yaml": text})
     assert "smaller last micro-batch" in done.err
     assert "micro_batch = 16 or 32" in done.err
+
+
+def test_adapters_of_peft_beside_a_checkpoint_in_float32(run_command: Run) -> None:
+    """Rank 8 on q, k, v and o of 32 layers, 4096 wide with 1024 of k and v: 6,815,744."""
+    peft = "peft_config: {r: 8, peft_type: LORA, lora_dropout: 0.05, target_modules: "
+    text = CHECKPOINT.format(overrides="{}").replace(
+        "pretrained: false", peft + "[q_proj, k_proj, v_proj, o_proj]}\n  pretrained: true"
+    )
+    found = LlmFoundry().translate("run.yaml", text)
+    expected = {"adapters.rank": "8", "adapters.value": "on", "adapters.gate": "off"}
+    assert expected.items() <= settings(found).items()
+    assert assumptions(found)["adapters.weights"].endswith("a checkpoint is loaded in float32")
+    assert not found.questions
+    assert not found.unknown
+    machine = ("--use", "catalog.systems.dgx_h100", "--set", "dgx_h100.devices=8")
+    done = run_command("eval", "run.yaml", *machine, files={"run.yaml": text})
+    assert "6,815,744  of the adapters" in done.out

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.accelerate import read_strategy
 from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
+from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.trainer import narrow_states
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
 from parcost_formats.tools.huggingface.families import TABLE as HUGGING_FACE
@@ -86,9 +87,6 @@ def _framework(found: SettingCollector) -> None:
 
 def _model(found: SettingCollector) -> None:
     """Read an MPT model, or a Hugging Face model, and its loss."""
-    if found.value("model.peft_config") or found.keys_below("model.peft_config"):
-        key = found.keys_below("model.peft_config")[0]
-        found.problem(key, "adapters of this tool are not read yet")
     found.copy_word("model.loss_fn", table(TOOL)["losses"], "training", "loss")
     kind = str(found.value("model.name", "mpt_causal_lm"))
     if kind.startswith("hf_"):
@@ -99,9 +97,14 @@ def _model(found: SettingCollector) -> None:
             read_hub_model(found, key, str(found.value(key)))
         else:
             ask_for_model(found, key)
+        if read_adapters(found, table(TOOL)["peft"], key):
+            why = f"{_VERSION}: a checkpoint is loaded in float32"
+            found.assume(BLOCK, "weights", "4 B", why)
         if kind != "hf_causal_lm":
             found.leave_open("model.name", "its layers are taken as those of the checkpoint")
         return
+    if adapters := found.keys_below("model.peft_config"):
+        found.problem(adapters[0], f"adapters of `{kind}` are not read")
     if kind not in ("mpt_causal_lm", "mosaic_gpt"):
         found.problem(
             "model.name", f"`{kind}` is not supported; supported: mpt_causal_lm, hf_causal_lm"
@@ -140,7 +143,7 @@ def _overrides(found: SettingCollector) -> bool:
             reason = "it is the type of the weights, and of the moments of Adam"
             answers = [f"--use catalog.precisions.{one}" for one in ("bf16_pure", "bf16_fsdp")]
             found.ask("precision", reason, answers, key)
-        elif is_listed(name, [*_NO_SIZES, *HUGGING_FACE["ignored"]["keys"]]):
+        elif value == {} or is_listed(name, [*_NO_SIZES, *HUGGING_FACE["ignored"]["keys"]]):
             found.ignore(key)
         else:
             reason = f"`{name}` is changed beside the name of a checkpoint"
