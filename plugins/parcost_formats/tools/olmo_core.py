@@ -26,6 +26,7 @@ from parcost_formats.tools.python_code import (
     UnreadValue,
     call_builtin,
     doubt_cells,
+    option_defaults,
 )
 from parcost_formats.tools.python_values import (
     DottedName,
@@ -34,9 +35,7 @@ from parcost_formats.tools.python_values import (
     PythonTextError,
     UnreadError,
     choose_function,
-    constants,
     dotted_name,
-    static_value,
 )
 from parcost_formats.tools.tables import is_listed, table
 
@@ -185,7 +184,7 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
         PythonTextError: No function makes a configuration that can be followed, or several do.
     """
     python = PythonText(text)
-    follower = Follower(python.tree, _OlmoLibrary(_option_defaults(python.tree)), {})
+    follower = Follower(python.tree, _OlmoLibrary(option_defaults(python.tree)), {})
     follower.follow_globals(python.tree.body)
     jobs = {_JOB, *_own_jobs(python.tree)}
     makers = _find_makers(follower.functions, jobs)
@@ -347,38 +346,6 @@ def _trainer_sizes(trainer: Any, length: Any) -> Iterator[tuple[str, Cell]]:
         elif first and not isinstance(value, UnreadValue):
             value = UnreadValue(f"`{name}` of OLMo-core 1.0 counts sequences of an unknown length")
         yield key, Cell(value, cell.node, key)
-
-
-def _option_defaults(tree: ast.Module) -> Mapping[str, Any] | None:
-    """Return the defaults of the options that a file declares, None if it declares none."""
-    found: dict[str, Any] = {}
-    names = constants(tree.body)
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        given = {one.arg: one.value for one in node.keywords if one.arg}
-        if node.func.attr == "set_defaults":
-            found |= {name: _constant(name, value, names) for name, value in given.items()}
-        if node.func.attr != "add_argument":
-            continue
-        flags = [one.value for one in node.args if isinstance(one, ast.Constant)]
-        flag = next((one for one in flags if str(one).startswith("--")), *flags[:1] or [""])
-        name = str(_constant("dest", given.get("dest", ast.Constant(flag)), names))
-        name = name.lstrip("-").replace("-", "_")
-        if "default" in given:
-            found[name] = _constant(name, given["default"], names)
-        else:
-            action = _constant(name, given.get("action", ast.Constant(None)), names)
-            found[name] = {"store_true": False, "store_false": True}.get(str(action))
-    return found or None
-
-
-def _constant(name: str, node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return the value of a default; *names* are the constants of the file."""
-    try:
-        return static_value(node, names)
-    except UnreadError:
-        return UnreadValue(f"the default of `{name}` is code, and none is run")
 
 
 def _return_type(function: ast.FunctionDef) -> str:

@@ -21,6 +21,7 @@ from parcost_formats.tools.python_values import (
     combine,
     constants,
     dotted_name,
+    static_value,
 )
 
 #: The key of unknown arguments that a call unpacks (``**kwargs``).
@@ -575,6 +576,38 @@ def call_builtin(name: str, arguments: Sequence[Any]) -> Any:
     elif name == "list" and isinstance(first, list):
         return list(first)
     return UnreadValue(_CODE)
+
+
+def option_defaults(tree: ast.Module) -> Mapping[str, Any] | None:
+    """Return the defaults of the options that a file declares, None if it declares none."""
+    found: dict[str, Any] = {}
+    names = constants(tree.body)
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        given = {one.arg: one.value for one in node.keywords if one.arg}
+        if node.func.attr == "set_defaults":
+            found |= {name: _constant(name, value, names) for name, value in given.items()}
+        if node.func.attr != "add_argument":
+            continue
+        flags = [one.value for one in node.args if isinstance(one, ast.Constant)]
+        flag = next((one for one in flags if str(one).startswith("--")), *flags[:1] or [""])
+        name = str(_constant("dest", given.get("dest", ast.Constant(flag)), names))
+        name = name.lstrip("-").replace("-", "_")
+        if "default" in given:
+            found[name] = _constant(name, given["default"], names)
+        else:
+            action = _constant(name, given.get("action", ast.Constant(None)), names)
+            found[name] = {"store_true": False, "store_false": True}.get(str(action))
+    return found or None
+
+
+def _constant(name: str, node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """Return the value of a default; *names* are the constants of the file."""
+    try:
+        return static_value(node, names)
+    except UnreadError:
+        return UnreadValue(f"the default of `{name}` is code, and none is run")
 
 
 def doubt_cells(follower: Follower, entity: Entity, why: str, sure: str = "") -> None:

@@ -24,6 +24,7 @@ from parcost_formats.tools.finetuning.job_keys import (
 from parcost_formats.tools.finetuning.llamafactory_v1 import read_llamafactory_v1
 from parcost_formats.tools.finetuning.nemo_rl import read_nemo_rl
 from parcost_formats.tools.finetuning.openrlhf import read_openrlhf
+from parcost_formats.tools.finetuning.python_script import read_python_job
 from parcost_formats.tools.finetuning.readers import (
     read_axolotl,
     read_llamafactory,
@@ -81,6 +82,8 @@ class TuningTool(IncompleteJobImporter):
                 any(keys.issuperset(group) for group in groups)
                 or any(sign in text for sign in signs.get("values", ()))
             ) and keys.isdisjoint(signs.get("other_keys", ()))
+        if name.endswith(".py") and "python" in self._table:
+            return all(re.search(sign, text) for sign in self._table["python"]["signs"])
         if name.endswith(_NO_COMMANDS):
             return False
         return any(re.search(sign, text) for sign in signs.get("commands", ())) and not any(
@@ -89,11 +92,13 @@ class TuningTool(IncompleteJobImporter):
 
     def read_file(self, file: ImportFile) -> Translation:
         """Return the job that a file describes, or errors for keys that parcost cannot express."""
-        if file.name.endswith(_PYTHON):
+        is_script = self.recognizes(file.name, file.text) and file.name.endswith(".py")
+        if file.name.endswith(_PYTHON) and not is_script:
             message = f"{self.title}: the settings of a Python file are not read"
             help = f"import the command that starts `{file.name}`, or {BY_HAND}"
             raise FileError(message, help=help)
-        job = self._with_strange_keys(read_job(file, self._table))
+        read = read_python_job(file) if is_script else read_job(file, self._table)
+        job = self._with_strange_keys(read)
         lacking = list(find_unsupported(job.entries, self._table, whole=not job.problems))
         problems = lacking or [*self._doubts(job), *job.problems]
         if problems:
@@ -130,11 +135,12 @@ class TuningTool(IncompleteJobImporter):
             if not deciding and is_listed(key, plain):
                 continue
             decides = " decides what is trained" if deciding else ""
+            way = f"give the variable: {' | '.join(word.answers) or '--set-env NAME=VALUE'}"
             yield ImportProblem(
                 message=f"`{key}`{decides}: {word.unread}",
                 start=word.start,
                 end=word.end,
-                help=f"give the variable: {' | '.join(word.answers) or '--set-env NAME=VALUE'}",
+                help=way if job.script is not None else "write it as a constant",
             )
 
     def _list_ignored(self) -> Sequence[str]:

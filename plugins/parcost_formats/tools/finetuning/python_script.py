@@ -1,0 +1,354 @@
+"""Python scripts with TRL's ``SFTTrainer``: the settings that its objects are made with.
+
+The script is interpreted but not run. The arguments of ``SFTConfig`` are the keys of a job. Those
+of ``LoraConfig`` and ``BitsAndBytesConfig`` become keys of TRL's command line.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from parcost import ImportFile, ImportProblem
+from parcost_formats.tools.finetuning.engine_files import KIND
+from parcost_formats.tools.finetuning.job_keys import JobKeys
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.python_code import (
+    BUILTINS,
+    Cell,
+    CodeCall,
+    CodeLibrary,
+    Entity,
+    Follower,
+    UnreadValue,
+    call_builtin,
+    option_defaults,
+)
+from parcost_formats.tools.python_values import (
+    DottedName,
+    PythonText,
+    PythonTextError,
+    UnreadError,
+)
+from parcost_formats.tools.shell.values import ShellField
+from parcost_formats.tools.tables import table
+from parcost_formats.tools.unsupported import PROGRAM
+
+_TRAINER, _ARGUMENTS = "SFTTrainer", ("SFTConfig", "TrainingArguments")
+_OPTIONS = "options"
+_PARSED = ("parse_args", "parse_known_args")
+_LOAD = ".from_pretrained"
+_FROZEN, _CHECKPOINTS = "requires_grad", "gradient_checkpointing"
+_OFF = (None, False, "none")  # values of arguments that change nothing
+
+
+class _Library(CodeLibrary):
+    """The results of calls to other modules: objects with their arguments.
+
+    *trainers* are the trainers that the script makes, *doubts* the calls that may change what they
+    train, and *notes* those that change the size of the vocabulary.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = options
+        self.trainers: list[Entity] = []
+        self.doubts: list[tuple[ast.AST, str]] = []
+        self.notes: list[CodeCall] = []
+        self.follower: Follower | None = None
+        self._used: dict[int, tuple[Entity, Mapping[str, Any]]] = {}
+        self._rules = table("trl")["python"]
+
+    def call(self, follower: Follower, call: CodeCall) -> Any:
+        """Return an object of a class or a loader; other functions are unknown."""
+        self.follower = follower
+        if call.name == "dict" and not call.arguments:
+            return {name: one.value for name, one in call.keywords.items()}
+        if call.name in BUILTINS:
+            return call_builtin(call.name, call.arguments)
+        if call.last in self._rules["adapters_of"]:
+            return self._with_adapters(call)
+        if call.last in self._rules["noted"]:
+            self.notes.append(call)
+            return [*call.arguments]
+        if call.last in self._rules["returns_model"] and call.arguments:
+            if call.last == "prepare_model_for_kbit_training" and _is_model(call.arguments[0]):
+                self._prepare(call.arguments[0], call)
+            return call.arguments[0]
+        kind = call.last if call.last[:1].isupper() else call.name
+        if call.last[:1].isupper() or kind.endswith(_LOAD):
+            cells = dict(call.keywords)
+            names = self._rules["positional"].get(call.last, ("",))
+            for name, one in zip(names, call.arguments, strict=False):
+                cells.setdefault(name, Cell(one, call.node, name))
+            made = Entity(kind, call.node, cells)
+            if kind != _TRAINER:
+                return made
+            self._used = dict(_objects(made))
+            made = _copied(made, {})
+            self.trainers.append(made)
+            return made
+        given = [*call.arguments, *(one.value for one in call.keywords.values())]
+        if any(map(_is_model, given)) and call.last not in self._rules["harmless"]:
+            self.doubts.append((call.node, f"`{call.last}` may change what is trained"))
+        return UnreadValue(f"`{call.name}` comes from another file, which parcost does not read")
+
+    def late_changes(self) -> Iterator[tuple[ast.AST, str]]:
+        """Yield attributes of the objects of the trainer that are set after it is made."""
+        for one, before in self._used.values():
+            for name, cell in one.cells.items():
+                changed = name not in before or before[name] is not cell
+                if changed and not isinstance(cell.value, UnreadValue):
+                    yield cell.node, f"`{name}` is set after the trainer is made"
+
+    def _with_adapters(self, call: CodeCall) -> Any:
+        """Return a model with the adapters that a call adds to it."""
+        given = dict(zip(("model", "peft_config"), call.arguments, strict=False))
+        given |= {name: one.value for name, one in call.keywords.items()}
+        model, adapters = given.get("model"), given.get("peft_config")
+        if not isinstance(model, Entity):
+            return model
+        cells = {**model.cells, "peft_config": Cell(adapters, call.node, "peft_config")}
+        return Entity(model.kind, call.node, cells)
+
+    def _prepare(self, model: Entity, call: CodeCall) -> None:
+        """Make checkpoints, and cast weights that are not quantized to float32, as PEFT does."""
+        on = call.keywords.get("use_gradient_checkpointing")
+        if on is None or on.value is not False:
+            self._put(model, _CHECKPOINTS, True if on is None else on.value, call)
+        self._put(model, "dtype", "float32", call)
+
+    def _put(self, model: Entity, name: str, value: Any, call: CodeCall) -> None:
+        """Set an attribute of a model, by a call that a condition may hold."""
+        if self.follower is not None:
+            self.follower.put(model, name, Cell(value, call.node, name))
+
+    def method(self, owner: Entity, call: CodeCall) -> Any:
+        """Return the options of a parser; a method of a model may change what is trained."""
+        if call.last in _PARSED:
+            options = Entity(_OPTIONS, call.node)
+            return [options, []] if call.last == "parse_known_args" else options
+        if not _is_model(owner):
+            return UnreadValue(f"`{call.name}` is code, and none is run")
+        if call.last == "gradient_checkpointing_enable":
+            self._put(owner, _CHECKPOINTS, True, call)
+        elif call.last in self._rules["noted"]:
+            self.notes.append(call)
+        elif call.last in self._rules["returns_model"]:
+            return owner
+        elif call.last not in self._rules["harmless"]:
+            self.doubts.append((call.node, f"`{call.last}` may change what is trained"))
+        return UnreadValue(f"`{call.name}` is code, and none is run")
+
+    def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
+        """Return an attribute of an object, or the default of an option."""
+        if owner.kind == _OPTIONS:
+            unread = UnreadValue(f"the file declares no option `{node.attr}`")
+            return self.options.get(node.attr, unread)
+        return super().attribute(follower, owner, node)
+
+
+def _objects(one: Entity) -> Iterator[tuple[int, tuple[Entity, Mapping[str, Any]]]]:
+    """Yield an object and all objects in its attributes, with copies of these."""
+    yield id(one), (one, dict(one.cells))
+    for cell in list(one.cells.values()):
+        if isinstance(cell.value, Entity):
+            yield from _objects(cell.value)
+
+
+def _copied(one: Entity, made: dict[int, Entity]) -> Entity:
+    """Return a copy of an object and of all in it: conditions around a trainer undo changes."""
+    copy = made.setdefault(id(one), Entity(one.kind, one.node))
+    for name, cell in one.cells.items():
+        value = cell.value
+        if isinstance(value, Entity):
+            value = made.get(id(value)) or _copied(value, made)
+        elif isinstance(value, dict):
+            value = dict(value)
+        copy.cells[name] = Cell(value, cell.node, cell.key, cell.why)
+    return copy
+
+
+def _is_one_place(device_map: Any) -> bool:
+    """Whether a device map is a word or has constants: another one depends on the process."""
+    places = device_map.values() if isinstance(device_map, dict) else (device_map,)
+    return all(isinstance(one, (str, int)) for one in places)
+
+
+def _is_model(value: Any) -> bool:
+    return isinstance(value, Entity) and value.kind.endswith(_LOAD) and "Model" in value.kind
+
+
+def read_python_job(file: ImportFile) -> JobKeys:
+    """Return the keys of a script with an ``SFTTrainer``.
+
+    Raises:
+        PythonTextError: The script makes no trainer that can be followed, or several.
+    """
+    python = PythonText(file.text)
+    options = option_defaults(python.tree) or {}
+    library = _Library(options)
+    follower = Follower(python.tree, library, {"__name__": "__main__"})
+    try:
+        follower.run_file(python.tree, lambda _: False)
+    except UnreadError as error:
+        raise PythonTextError(str(error), 0, 1) from None
+    if len(library.trainers) != 1:
+        at = python.place(library.trainers[1].node)[0] if library.trainers else 0
+        count = f"{len(library.trainers)} trainers" if library.trainers else "no trainer"
+        message = f"the script makes {count} of `{_TRAINER}` that can be followed: one is expected"
+        raise PythonTextError(message, at, at + 1)
+    return _Keys(python, library).job(library.trainers[0])
+
+
+class _Keys:
+    """Collects the keys of a job from a trainer."""
+
+    def __init__(self, python: PythonText, library: _Library) -> None:
+        self._python, self._library = python, library
+        self._rules = table("trl")["python"]
+        self.entries: dict[str, JsonEntry] = {}
+        self.unread: dict[str, ShellField] = {}
+        self.assumed: dict[str, str] = {}
+        self.problems: list[ImportProblem] = []
+
+    def job(self, trainer: Entity) -> JobKeys:
+        """Return the keys of the job of a trainer."""
+        self.entries[PROGRAM] = JsonEntry("trl sft", *self._python.place(trainer.node))
+        late = self._library.late_changes()
+        for node, why in (*self._library.doubts, *_frozen(self._python.tree), *late):
+            self._problem(node, why)
+        for call in self._library.notes:
+            self.entries[f"{call.last}()"] = JsonEntry(True, *self._python.place(call.node))
+        cells = dict(trainer.cells)
+        self._arguments(cells.pop("args", None), trainer)
+        self._model(cells.pop("model", None), trainer)
+        self._adapters(cells.pop("peft_config", None))
+        for key, cell in cells.items():
+            if key in self._rules["trainer_keys"] and key not in self.entries:
+                self._add(key, cell)
+            elif key not in self._rules["trainer_ignored"]:
+                self._problem(cell.node, f"`{key}` of `{_TRAINER}` is not read")
+        return JobKeys(
+            entries=self.entries, unread=self.unread, assumed=self.assumed, problems=self.problems
+        )
+
+    def _problem(self, node: ast.AST, message: str) -> None:
+        start, end = self._python.place(node)
+        help = "remove it, or evaluate the `config.json` of the model with options"
+        self.problems.append(ImportProblem(message=message, start=start, end=end, help=help))
+
+    def _add(self, key: str, cell: Cell) -> None:
+        """Add a key with the value of a cell; None is a key that is left out."""
+        value, node = cell.value, cell.node
+        start, end = self._python.place(node)
+        if isinstance(value, dict):
+            for name, one in value.items():
+                self._add(f"{key}.{name}", Cell(one, node, name))
+        elif isinstance(value, (UnreadValue, Entity)):
+            why = value.why if isinstance(value, UnreadValue) else "it is an object"
+            self.unread[key] = ShellField(key, start, end, why, "", ())
+        elif value is not None:
+            plain = value.name if isinstance(value, DottedName) else value
+            self.entries[key] = JsonEntry(plain, start, end)
+            if option := _option_of(node, self._library.options):
+                self.assumed[key] = f"`{option}` has this default in the file"
+
+    def _arguments(self, cell: Cell | None, trainer: Entity) -> None:
+        """Add the arguments of the trainer."""
+        if cell is None:
+            return
+        given = cell.value
+        if not isinstance(given, Entity) or given.kind not in _ARGUMENTS:
+            why = given.why if isinstance(given, UnreadValue) else "they are made by other code"
+            self._problem(cell.node, f"the arguments of `{_TRAINER}` are not followed: {why}")
+            return
+        for key, one in given.cells.items():
+            if key == "":
+                continue
+            self._add(key, one)
+        if given.kind == _ARGUMENTS[1]:  # whose defaults are not those of SFTConfig
+            for key, value in self._rules["of_training_arguments"].items():
+                if key not in self.entries and key not in self.unread:
+                    self.entries[key] = JsonEntry(value, *self._python.place(trainer.node))
+                    self.assumed[key] = f"transformers 5: {key} is {str(value).lower()}"
+
+    def _model(self, cell: Cell | None, trainer: Entity) -> None:
+        """Add the model: its name, its types, and its quantization."""
+        given = None if cell is None else cell.value
+        if isinstance(given, str) and cell is not None:
+            self._add("model_name_or_path", cell)
+        elif _is_model(given):
+            assert isinstance(given, Entity)
+            if not given.kind.removesuffix(_LOAD).endswith("CausalLM"):
+                self._problem(given.node, f"`{given.kind}` is no causal language model")
+            for key, one in given.cells.items():
+                self._load(key, one)
+        else:
+            why = given.why if isinstance(given, UnreadValue) else "it is made by other code"
+            node = trainer.node if cell is None else cell.node
+            self._problem(node, f"the model of `{_TRAINER}` is not followed: {why}")
+
+    def _load(self, key: str, cell: Cell) -> None:
+        """Add an argument of ``from_pretrained``."""
+        if key in ("", "pretrained_model_name_or_path"):
+            self._add("model_name_or_path", cell)
+        elif key == "peft_config":
+            self._adapters(cell)
+        elif key == "quantization_config" and isinstance(cell.value, Entity):
+            for name, one in cell.value.cells.items():
+                if (renamed := self._rules["quantization"].get(name)) is not None:
+                    self._add(renamed, one)
+        elif key == "device_map":
+            if not _is_one_place(cell.value):
+                return
+            place = self._python.place(cell.node)
+            self.entries[KIND] = JsonEntry("NO", *place)
+            self.entries["num_processes"] = JsonEntry(1, *place)
+            why = "a model with a `device_map` is trained by one process"
+            self.assumed |= {KIND: why, "num_processes": why}
+        elif key == _CHECKPOINTS or (key in self._rules["loaded"] and cell.value is not None):
+            self._add(key, cell)
+        elif key not in self._rules["load_ignored"]:
+            self._add(f"model_init_kwargs.{key}", cell)
+
+    def _adapters(self, cell: Cell | None) -> None:
+        """Add the adapters of PEFT."""
+        if cell is None or cell.value is None:
+            return
+        given = cell.value
+        if not isinstance(given, Entity) or given.kind != "LoraConfig":
+            what = given.why if isinstance(given, UnreadValue) else "only LoraConfig is read"
+            self._problem(cell.node, f"the adapters are not followed: {what}")
+            return
+        self.entries["use_peft"] = JsonEntry(True, *self._python.place(given.node))
+        if "r" not in given.cells:
+            self.entries["lora_r"] = JsonEntry(8, *self._python.place(given.node))
+            self.assumed["lora_r"] = "PEFT 0.18: r is 8"
+        if "lora_dropout" not in given.cells:
+            self.entries["lora_dropout"] = JsonEntry(0, *self._python.place(given.node))
+            self.assumed["lora_dropout"] = "PEFT 0.18: lora_dropout is 0"
+        for name, one in given.cells.items():
+            renamed = self._rules["adapters"].get(name)
+            if renamed:
+                self._add(renamed, one)
+            elif renamed is None and one.value not in _OFF:
+                self._problem(one.node, f"`{name}` of `LoraConfig` is not read")
+
+
+def _frozen(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """Yield the statements of a script that freeze parameters."""
+    for node in ast.walk(tree):
+        places = [node.func] if isinstance(node, ast.Call) else []
+        places += node.targets if isinstance(node, ast.Assign) else []
+        names = [one.attr for one in places if isinstance(one, ast.Attribute)]
+        if _FROZEN in names or f"{_FROZEN}_" in names:
+            yield node, f"`{_FROZEN}` chooses what is trained, which is not read"
+
+
+def _option_of(node: ast.AST, options: Mapping[str, Any]) -> str:
+    """Return the option of the command line that a keyword of a call hands on, or ""."""
+    value = node.value if isinstance(node, ast.keyword) else node
+    is_option = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name)
+    name = value.attr if isinstance(value, ast.Attribute) and is_option else ""
+    return name if name in options else ""

@@ -1,0 +1,216 @@
+"""Python scripts with ``SFTTrainer``, which are interpreted and not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parcost import ImportFile, Translation
+
+from .finetuning_files import importer_of
+from .translations import assumptions, settings, uses
+
+Run = Callable[..., Any]
+
+QLORA = """import torch
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from trl import SFTConfig, SFTTrainer
+
+RANK = 32
+
+
+def load(name):
+    base = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
+    return AutoModelForCausalLM.from_pretrained(
+        name, quantization_config=base, device_map="auto", dtype=torch.bfloat16
+    )
+
+
+def main():
+    model = load("Qwen/Qwen3-8B")
+    adapters = LoraConfig(r=RANK, lora_dropout=0.1, target_modules=["q_proj", "v_proj"])
+    arguments = SFTConfig(
+        output_dir="out",
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=4,
+        max_length=2048,
+        packing=True,
+        bf16=True,
+    )
+    trainer = SFTTrainer(model=model, args=arguments, peft_config=adapters, train_dataset=data)
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+FULL = """import argparse
+
+from transformers import AutoModelForCausalLM, TrainingArguments
+from trl import SFTTrainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=2)
+parser.add_argument("--checkpoints", action="store_true")
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")
+trainer = SFTTrainer(
+    model,
+    TrainingArguments(
+        "out",
+        per_device_train_batch_size=args.batch_size,
+        gradient_accumulation_steps=4,
+        deepspeed={"zero_optimization": {"stage": 3}, "bf16": {"enabled": True}},
+        bf16=True,
+    ),
+    max_seq_length=1024,
+    packing=True,
+)
+trainer.train()
+"""
+
+EACH = "for one in model.parameters():\n    "
+GRAD = "`requires_grad` chooses what is trained"
+
+
+def read(text: str, *changes: tuple[str, str]) -> Translation:
+    """Return what TRL's importer reads in a script after some changes."""
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return importer_of("trl").read(ImportFile("train.py", text))
+
+
+def the_problem(text: str, *changes: tuple[str, str]) -> str:
+    """Return the message of the only error of a script."""
+    (problem,) = read(text, *changes).problems
+    return problem.message
+
+
+def test_arguments_of_the_objects_are_the_keys_of_a_job() -> None:
+    """A function of the file is followed to the model that it loads."""
+    found = read(QLORA)
+    values = settings(found)
+    assert "models.qwen3_8b" in uses(found)
+    assert values["training.micro_batch"] == "2"
+    assert values["training.micro_batches"] == "4"
+    assert values["training.sequence"] == "2048"
+    assert values["training.recompute"] == "full"
+    assert values["adapters.rank"] == "32"
+    assert values["adapters.base"] == "nf4"
+    assert values["adapters.dropout"] == "on"
+    assert (values["adapters.query"], values["adapters.key"]) == ("on", "off")
+
+
+@pytest.mark.parametrize(
+    ("place", "devices"),
+    [
+        ('"auto"', "1"),
+        ('{"": 0}', "1"),
+        ("None", ""),
+        ('{"": rank}', ""),
+        ("where()", ""),
+    ],
+)
+def test_a_device_map_of_constants_has_one_process(place: str, devices: str) -> None:
+    """A map that depends on the process says nothing about their number."""
+    found = read(QLORA, ('"auto"', place))
+    assert settings(found).get("cluster.devices", "") == devices
+    assert ("cluster.devices" in assumptions(found)) == bool(devices)
+
+
+def test_defaults_of_peft_are_assumed() -> None:
+    found = read(QLORA, ("r=RANK, lora_dropout=0.1, ", ""))
+    assert settings(found)["adapters.rank"] == "8"
+    assert assumptions(found)["adapters.rank"] == "PEFT 0.18: r is 8"
+    assert settings(found)["adapters.dropout"] == "off"
+
+
+def test_adapters_of_a_model_are_those_of_the_trainer() -> None:
+    """The model is prepared, wrapped, and handed to the trainer without a configuration."""
+    wrapped = "    model = get_peft_model(prepare_model_for_kbit_training(model), adapters)\n"
+    found = read(
+        QLORA,
+        ("    arguments = ", f"{wrapped}    arguments = "),
+        (" peft_config=adapters,", ""),
+    )
+    assert settings(found)["adapters.rank"] == "32"
+    assert settings(found)["training.recompute"] == "full"
+
+
+def test_defaults_of_options_are_assumed() -> None:
+    found = read(FULL)
+    values = settings(found)
+    assert values["training.micro_batch"] == "2"
+    assert values["training.sequence"] == "1024"
+    assert values["layout.zero"] == "3"
+    reason = "`batch_size` has this default in the file"
+    assert assumptions(found)["training.micro_batch"] == reason
+
+
+def test_training_arguments_have_defaults_of_their_own() -> None:
+    """Those of SFTConfig recompute and are in bf16."""
+    found = read(FULL)
+    assert settings(found)["training.recompute"] == "none"
+    assert "gradient_checkpointing is false" in assumptions(found)["training.recompute"]
+    config = read(FULL, ("TrainingArguments", "SFTConfig"))
+    assert settings(config)["training.recompute"] == "full"
+
+
+def test_a_model_that_makes_checkpoints_by_a_call_recomputes() -> None:
+    call = "model.gradient_checkpointing_enable()\ntrainer = "
+    assert settings(read(FULL, ("trainer = ", call)))["training.recompute"] == "full"
+    call = f"if args.checkpoints:\n    {call}"
+    assert settings(read(FULL, ("trainer = ", call)))["training.recompute"] == "none"
+
+
+def test_a_value_under_a_condition_that_is_not_known_is_an_error() -> None:
+    """What such a condition sets is neither taken nor left out."""
+    found = read(
+        FULL,
+        ("trainer = ", "size = 2\nif ready():\n    size = 4\ntrainer = "),
+        ("args.batch_size", "size"),
+    )
+    (problem,) = found.problems
+    assert problem.message.startswith("`per_device_train_batch_size`")
+    assert problem.help == "write it as a constant"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("trainer = ", f"{EACH}one.requires_grad = False\ntrainer = ", GRAD),
+        ("trainer = ", f"{EACH}one.requires_grad_(False)\ntrainer = ", GRAD),
+        ("trainer = ", "freeze(model)\ntrainer = ", "`freeze` may change what is trained"),
+        ("model = AutoModelForCausalLM.from_pretrained", "model = load", "is not followed"),
+        ("AutoModelForCausalLM", "AutoModelForSequenceClassification", "no causal language model"),
+        ("packing=True,\n", "optimizers=mine(),\n", "`optimizers` of `SFTTrainer` is not read"),
+        ("packing=True,\n", "peft_config=IA3Config(),\n", "only LoraConfig is read"),
+        ("TrainingArguments(\n", "chosen(\n", "the arguments of `SFTTrainer` are not followed"),
+    ],
+)
+def test_what_is_not_followed_is_an_error(old: str, new: str, message: str) -> None:
+    assert message in the_problem(FULL, (old, new))
+
+
+@pytest.mark.parametrize("argument", ["use_dora=True", "layers_to_transform=[1]"])
+def test_an_argument_of_adapters_that_is_not_modeled_is_an_error(argument: str) -> None:
+    message = the_problem(QLORA, ("r=RANK", f"r=RANK, {argument}"))
+    assert argument.partition("=")[0] in message
+
+
+def test_a_script_of_two_trainers_is_an_error() -> None:
+    twice = ("trainer.train()", "SFTTrainer(model=model, args=args)")
+    message = "the script makes 2 trainers of `SFTTrainer` that can be followed: one is expected"
+    assert the_problem(FULL, twice) == message
+
+
+def test_a_script_is_read_from_the_command_line(run_command: Run) -> None:
+    hardware = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    done = run_command("eval", "train.py", *hardware, files={"train.py": QLORA})
+    assert "step time" in done.out, done.err
+    assert "15,335,424" in done.out
