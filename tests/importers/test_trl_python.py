@@ -197,10 +197,48 @@ def test_what_is_not_followed_is_an_error(old: str, new: str, message: str) -> N
     assert message in the_problem(FULL, (old, new))
 
 
-@pytest.mark.parametrize("argument", ["use_dora=True", "layers_to_transform=[1]"])
+@pytest.mark.parametrize("argument", ["use_dora=True", "layers_to_transform=[1]", 'bias="all"'])
 def test_an_argument_of_adapters_that_is_not_modeled_is_an_error(argument: str) -> None:
     message = the_problem(QLORA, ("r=RANK", f"r=RANK, {argument}"))
     assert argument.partition("=")[0] in message
+
+
+EARLY = """    if not torch.cuda.is_available():
+        print("no device")
+        return
+    try:
+        data = load_dataset("d")
+    except OSError:
+        return
+    model = """
+
+
+def test_a_function_that_may_return_early_is_read_to_its_end() -> None:
+    """A job that trains did not return, and no exception ended it."""
+    assert settings(read(QLORA, ("    model = ", EARLY))) == settings(read(QLORA))
+
+
+def test_what_follows_an_early_return_is_not_certain() -> None:
+    """What a function sets behind a return under a condition is neither taken nor left out."""
+    tuned = """def tune(one):
+    if ready():
+        return
+    one.gradient_accumulation_steps = 16
+
+
+def main():
+"""
+    found = read(
+        QLORA, ("def main():\n", tuned), ("    trainer = ", "    tune(arguments)\n    trainer = ")
+    )
+    (problem,) = found.problems
+    assert problem.message.startswith("`gradient_accumulation_steps`")
+
+
+def test_a_value_set_after_the_trainer_is_made_is_an_error() -> None:
+    late = "    arguments.per_device_train_batch_size = 8\n    trainer.train()"
+    message = the_problem(QLORA, ("    trainer.train()", late))
+    assert message == "`per_device_train_batch_size` is set after the trainer is made"
 
 
 def test_a_script_of_two_trainers_is_an_error() -> None:

@@ -37,6 +37,7 @@ _CONDITION = "set inside a condition that the file does not decide"
 _RETURNED = "what it returns depends on a condition that the file does not decide"
 _LOOP = "set inside a loop, which parcost does not run"
 _RETURNED_IN_LOOP = "it returns inside a loop, which parcost does not run"
+_EXITS = ("sys.exit", "exit", "quit", "os._exit")
 #: Decorators that return the configuration of a function as it is.
 _PLAIN_DECORATORS = ("cache", "lru_cache", "factory", "entrypoint", "autoconvert", "deprecated")
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
@@ -173,18 +174,20 @@ class Follower:
 
     def run(self, body: Sequence[ast.stmt], names: dict[str, Any]) -> None:
         """Interpret statements; they change *names* and the entities that names refer to."""
-        for statement in body:
+        for place, statement in enumerate(body):
             self._step()
             if isinstance(statement, ast.If):
-                self._branch(statement, names)
+                if self._branch(statement, body[place + 1 :], names):
+                    return
             elif isinstance(statement, (ast.For, ast.While, ast.AsyncFor)):
                 bodies = [*_bodies(statement), []]
                 self._merge(bodies, names, _LOOP, _RETURNED_IN_LOOP)
             elif isinstance(statement, ast.Match):
                 self._merge([*_bodies(statement), []], names)
             elif isinstance(statement, ast.Try):
-                self.run(statement.body, names)
-                self._merge([[], *[one.body for one in statement.handlers]], names)
+                self.run([*statement.body, *statement.orelse], names)
+                going = [one.body for one in statement.handlers if not _ends(one.body)]
+                self._merge([[], *going], names)
                 self.run(statement.finalbody, names)
             elif isinstance(statement, (ast.With, ast.AsyncWith)):
                 self.run(statement.body, names)
@@ -206,14 +209,26 @@ class Follower:
 
     # Statements
 
-    def _branch(self, statement: ast.If, names: dict[str, Any]) -> None:
+    def _branch(self, statement: ast.If, rest: Sequence[ast.stmt], names: dict[str, Any]) -> bool:
+        """Interpret an ``if``; return whether the *rest* of the statements ran in its branches.
+
+        It does where a branch may return: what follows depends on the condition, too.
+        """
         test = self._truth(self.value(statement.test, names))
-        if test is None:
-            bodies = [statement.body, statement.orelse]
-            going = [one for one in bodies if not (one and isinstance(one[-1], ast.Raise))]
-            self._merge(going or bodies, names)  # a body that ends in an error makes no recipe
+        bodies = [statement.body, statement.orelse]
+        if test is not None:
+            bodies = [statement.body if test else statement.orelse]
+        else:  # a body that ends in an error makes no recipe
+            bodies = [one for one in bodies if not (one and isinstance(one[-1], ast.Raise))]
+            bodies = bodies or [statement.body, statement.orelse]
+        takes_rest = any(map(_returns, bodies))
+        if takes_rest:
+            bodies = [[*one, *rest] for one in bodies]
+        if test is not None:
+            self.run(bodies[0], names)
         else:
-            self.run(statement.body if test else statement.orelse, names)
+            self._merge(bodies, names)
+        return takes_rest
 
     def _merge(
         self,
@@ -576,6 +591,23 @@ def call_builtin(name: str, arguments: Sequence[Any]) -> Any:
     elif name == "list" and isinstance(first, list):
         return list(first)
     return UnreadValue(_CODE)
+
+
+def _returns(body: Sequence[ast.stmt]) -> bool:
+    """Whether statements may end their function."""
+    if any(isinstance(one, ast.Return) for one in body):
+        return True
+    own = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    plain = (one for one in body if not isinstance(one, own))
+    return any(_returns(one) for statement in plain for one in _bodies(statement))
+
+
+def _ends(body: Sequence[ast.stmt]) -> bool:
+    """Whether the last of some statements ends the function or the program."""
+    last = body[-1]
+    call = last.value if isinstance(last, ast.Expr) else None
+    is_exit = isinstance(call, ast.Call) and dotted_name(call.func) in _EXITS
+    return is_exit or isinstance(last, (ast.Return, ast.Raise))
 
 
 def option_defaults(tree: ast.Module) -> Mapping[str, Any] | None:
