@@ -43,7 +43,7 @@ from parcost_formats.tools.hub import ask_for_model, read_attention, read_hub_mo
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
 from parcost_formats.tools.shell.launches import launcher_options
-from parcost_formats.tools.shell.scripts import ShellField
+from parcost_formats.tools.shell.scripts import ShellField, count_at_end
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.unsupported import PROGRAM
 
@@ -56,6 +56,10 @@ _RANKS = ("nproc_per_node", "NPROC_PER_NODE", "num_gpus", "num_processes", "ntas
 #: Programs that submit jobs and multiply ``--num_processes`` by their ``--num_nodes``: mason.py of
 #: allenai/open-instruct.
 _SUBMITTING = ("mason.py",)
+#: Launchers that start a process on each device that they see: commands, and words ahead of one.
+_OF_ALL = ("llamafactory-cli train", "axolotl train", "trl sft", "accelerate", "deepspeed")
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
+_RESERVED = ("--gpus-per-node", "--gres", "--gpus")
 #: Algorithms of context parallelism, by words of ring-flash-attention, and what they are called.
 _RINGS = {"llama3": "all_gather", "ring": "ring"}
 _CONTEXTS = {
@@ -685,13 +689,46 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
         reason = "the hosts in this file are the nodes: --use FILE adds it to the job"
         found.leave_open("--hostfile", reason, "cluster.devices")
         return
-    if ranks is None or each is None or (nodes is not None and count is None):
+    if nodes is not None and count is None:
+        return
+    if ranks is None:
+        _read_visible(found, entries, job, count)
+        return
+    if each is None:
         return
     word = options[ranks]
     key = ranks if ranks.isupper() else f"--{ranks}"
     entries[key] = JsonEntry(each, word.start, word.end)
     found.set("cluster", "devices", digits(each * (count or 1)), key)
     if note := other_nodes(count or 1, each):
+        found.leave_open(key, note, NODE_SIZE)
+
+
+def _read_visible(
+    found: SettingCollector, entries: dict[str, JsonEntry], job: JobKeys, nodes: int | None
+) -> None:
+    """Set the device count of a launcher that takes all devices; *nodes* are those it states."""
+    words = [str(job.entries[PROGRAM].value)] if PROGRAM in job.entries else []
+    words += [one.text.rpartition("/")[2] for one in job.launcher]
+    starter = next((one for one in _OF_ALL if one in words), None)
+    of_each_node = starter == _OF_ALL[0]
+    if starter is None or "srun" in words or (nodes not in (None, 1) and not of_each_node):
+        return
+    scheduler = job.script.scheduler if job.script is not None else {}
+    if nodes is None and count_at_end(scheduler.get("--nodes")) not in (None, 1):
+        return
+    stated = {name: scheduler[name] for name in _RESERVED if name in scheduler}
+    stated = {name: job.environment[name] for name in _VISIBLE if name in job.environment} or stated
+    if not stated:
+        return
+    key, word = next(iter(stated.items()))
+    each = _devices_in(f":{word.text}") if key in _VISIBLE else count_at_end(word)
+    if word.unread or each is None:
+        return
+    entries[key] = JsonEntry(word.text, word.start, word.end)
+    job.assumed[key] = f"`{starter}` starts one process per device"
+    found.set("cluster", "devices", digits(each * (nodes or 1)), key)
+    if note := other_nodes(nodes or 1, each):
         found.leave_open(key, note, NODE_SIZE)
 
 
