@@ -604,3 +604,17 @@ def test_keys_that_are_not_read_are_on_the_screen_whatever_else_it_warns_of(
     assert "`compress_rate`" in shown
     assert "could not be used: `packing_samples`" in shown
     assert len(done.out.splitlines()) <= 44
+
+
+def test_a_variable_of_two_questions_is_added_once(run_command: Run) -> None:
+    script = """NODES=$1
+DEVICES=$2
+GLOBAL=$((NODES * DEVICES * 8))
+torchrun --nnodes=$NODES --nproc_per_node=$DEVICES pretrain_gpt.py --num-layers 8 --bf16 \\
+  --hidden-size 512 --num-attention-heads 8 --seq-length 2048 --vocab-size 32000 \\
+  --micro-batch-size 1 --global-batch-size $GLOBAL
+"""
+    done = run_command("eval", *MACHINE[:4], "run.sh", files={"run.sh": script})
+    assert done.err.rstrip().endswith(
+        "help: add options such as --set-env NODES=VALUE --set-env DEVICES=VALUE"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from attrs import evolve, field
@@ -213,7 +214,8 @@ def _ask_all(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnos
         shared = [way for way in one.answers if all(way in other.answers for other in group)]
         ways = f"; choose one: {' | '.join(shared)}" if len(shared) > 1 else ""
         notes.append(f"{', '.join(f'`{o.attribute}`' for o in group)}: {one.reason}{ways}")
-        options += shared[:1] or [way for other in group for way in other.answers[:1]]
+        added = shared[:1] or [way for other in group for way in other.answers[:1]]
+        options += [one for way in added for one in re.split(" (?=--)", way)]
     message = f"not known: {', '.join(f'`{name}`' for name in names)}"
     labels = [(span, f"`{one.attribute}`") for span, (one, _) in zip(spans, questions, strict=True)]
     return [
