@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import product
 from random import Random
 
@@ -97,15 +98,13 @@ def _words(script: str, environment: dict[str, str]) -> tuple[list[str], bool]:
     return [word.text for word in certain], complete
 
 
-@try_each("seed", range(25))
-def test_a_constant_script_has_the_words_of_bash(seed: int) -> None:
+def _check_constant_script(seed: int) -> None:
     script = _ScriptWriter(seed, constant=True).script()
     (expected,) = words_of_bash(script)
     assert _words(script, {}) == (expected, True), script
 
 
-@pytest.mark.parametrize("seed", mark_most(range(25)))
-def test_a_word_is_certain_only_if_each_environment_has_it(seed: int) -> None:
+def _check_environments(seed: int) -> None:
     script = _ScriptWriter(seed, constant=False).script()
     certain, complete = _words(script, {})
     for values in product(_VALUES, repeat=len(_UNKNOWN)):
@@ -118,11 +117,18 @@ def test_a_word_is_certain_only_if_each_environment_has_it(seed: int) -> None:
         assert not complete or certain == expected, (environment, script)
 
 
+@try_each("seed", range(25))
+def test_a_constant_script_has_the_words_of_bash(seed: int) -> None:
+    _check_constant_script(seed)
+
+
+@pytest.mark.parametrize("seed", mark_most(range(25)))
+def test_a_word_is_certain_only_if_each_environment_has_it(seed: int) -> None:
+    _check_environments(seed)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("constant", [True, False])
-def test_many_scripts(constant: bool) -> None:
+@pytest.mark.parametrize("check", [_check_constant_script, _check_environments])
+def test_many_scripts(check: Callable[[int], None]) -> None:
     for seed in range(100, 500):
-        if constant:
-            test_a_constant_script_has_the_words_of_bash(seed)
-        else:
-            test_a_word_is_certain_only_if_each_environment_has_it(seed)
+        check(seed)
