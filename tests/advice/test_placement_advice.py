@@ -52,7 +52,7 @@ def test_an_order_that_spreads_tensor_parallel_ranks_names_a_better_one(order: s
 def test_where_no_order_is_faster_none_is_named() -> None:
     section = helps(result("tp = 8, pp = 2"))
     assert not [row for row in section.rows if "layout.order" in row[0]]
-    assert "4 other values of `layout.order` were tried, none is faster" in section.notes
+    assert "4 other values of `layout.order` were tried; none is faster" in section.notes
     best = min(
         step(f'tp = 8, pp = 2, order = "{"-".join(names)}"')
         for names in itertools.permutations(("tp", "dp", "pp"))
@@ -63,8 +63,8 @@ def test_where_no_order_is_faster_none_is_named() -> None:
 @pytest.mark.parametrize(
     ("count", "note"),
     [
-        (1, "1 other `layout.order` was tried, none is faster"),
-        (2, "2 other values of `layout.order` were tried, none is faster"),
+        (1, "1 other value of `layout.order` was tried; it is not faster"),
+        (2, "2 other values of `layout.order` were tried; none is faster"),
     ],
 )
 def test_orders_are_counted_in_words(count: int, note: str) -> None:

@@ -225,19 +225,19 @@ def test_a_group_reaches_the_levels_that_it_has_members_at() -> None:
     [
         ("tp", {}, None, "all-reduces in every layer"),
         ("tp", {"sequence_parallel": True}, None, "all-gathers and reduce-scatters in every layer"),
-        ("dp", {}, None, "gradients once per step, hideable"),
-        ("dp", {"zero": 1}, None, "gradients once per step, parameters once per step, hideable"),
+        ("dp", {}, None, "gradients once per step, can overlap"),
+        ("dp", {"zero": 1}, None, "gradients once per step, parameters once per step, can overlap"),
         (
             "dp",
             {"zero": 2},
             "shard",
-            "gradients once per micro-batch, parameters once per step, hideable",
+            "gradients once per micro-batch, parameters once per step, can overlap",
         ),
         (
             "dp",
             {"zero": 3},
             "whole",
-            "parameters in every pass, gradients once per step, hideable",
+            "parameters in every pass, gradients once per step, can overlap",
         ),
     ],
 )

@@ -166,7 +166,10 @@ def test_a_legal_mixture_breaks_no_rule(mixture: Mixture) -> None:
         ("kind = interleaved, chunks = 2", ""),
         ("kind = gpipe", "`gpipe` runs no micro-batch forward beside another one backward"),
         ("kind = zb_h1", "`zb_h1` runs no micro-batch forward beside another one backward"),
-        ("kind = dualpipe", "the pairs of `dualpipe` hide the exchange already"),
+        (
+            "kind = dualpipe",
+            "`dualpipe` already overlaps the all-to-all with the other pass of each pair",
+        ),
     ],
 )
 def test_an_exchange_hides_under_pairs_where_the_schedule_runs_them(

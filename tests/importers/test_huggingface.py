@@ -276,7 +276,7 @@ def test_keys_that_depend_on_others(
         ({"index_topk": 2048}, "`index_topk`: sparse attention (DSA) is not in the language yet"),
         (
             {"model_type": "deepseek_v3", "attention_bias": True},
-            "`attention_bias`: models of the type `deepseek_v3` are modeled with false",
+            "`attention_bias`: parcost models `deepseek_v3` only with the value false",
         ),
         ({"num_experts": 8, "n_routed_experts": 4}, "`n_routed_experts`: 4 contradicts"),
     ],
@@ -326,7 +326,7 @@ def test_a_number_of_experts_under_another_name_raises_a_question_with_its_value
 @pytest.mark.parametrize(
     ("part", "key", "value", "message"),
     [
-        ("attn_config", "qk_ln", True, "models of the type `mpt` are modeled with false"),
+        ("attn_config", "qk_ln", True, "parcost models `mpt` only with the value false"),
         ("attn_config", "attn_type", "sparse", "attention of the type `sparse` is not in the"),
         ("ffn_config", "ffn_type", "mptmoe", "a feed-forward of the type `mptmoe` is not in the"),
     ],

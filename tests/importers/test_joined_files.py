@@ -89,6 +89,25 @@ def test_a_contradiction_is_shown_in_both_files(run_command: Run) -> None:
     assert "train.args:1:1" in done.err
 
 
+def test_a_comparison_shows_a_contradiction_once(run_command: Run) -> None:
+    config = {"config.json": '{"model_type": "llama", "hidden_size": 64}'}
+    script = {"run.sh": "torchrun pretrain_gpt.py --hidden-size 128"}
+    done = run_command("diff", *config, *script, "--set", "layout.tp=2", files=config | script)
+    assert done.code == 2
+    assert done.err.count("is 64 in `config.json`, and 128 in `run.sh`") == 1
+    page = " ".join(done.out.split())
+    assert "config.json, run.sh -> config.json, run.sh with layout.tp = 2" in page
+    assert "nothing was compared: no study could be evaluated" in page
+    assert "same name" not in page
+
+
+def test_the_import_of_a_spec_names_the_commands_that_read_it(run_command: Run) -> None:
+    done = run_command("import", "job.par", files={"job.par": "cluster { devices = 8 }\n"})
+    assert done.code == 2
+    assert "`job.par` is a spec by its suffix" in done.err
+    assert "parcost eval job.par" in done.err
+
+
 @pytest.mark.slow
 def test_what_the_family_decides_contradicts_a_flag(run_command: Run) -> None:
     config = {**CONFIG, "model_type": "llama"}  # without norms of queries and keys
@@ -315,7 +334,7 @@ def test_steps_of_accumulation_of_two_files_have_to_agree(
     """Trainer stops where the file of DeepSpeed has others than its own."""
     done = run_command("import", "run.yaml", name, files={"run.yaml": JOB, name: text})
     assert done.code == 2
-    assert "set the same attribute to different values" in done.err
+    assert "set `training.micro_batches` to different values: 4 and 8" in done.err
 
 
 def test_a_trainer_that_recomputes_by_default_does_so_under_fsdp(run_command: Run) -> None:

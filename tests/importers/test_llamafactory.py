@@ -47,8 +47,8 @@ def test_an_error_about_a_type_that_the_engine_takes_from_the_trainer_is_at_the_
     text = LLAMAFACTORY.replace("bf16: true", lines)
     found = read("llamafactory", "bf16: true", lines, ds=engine).problems
     assert [(one.message, text[one.start : one.end]) for one in found] == [
-        ("`bf16`: bf16 and fp16 exclude one another", "bf16: true"),
-        ("`fp16`: bf16 and fp16 exclude one another", "fp16: true"),
+        ("`bf16`: bf16 and fp16 cannot both be enabled", "bf16: true"),
+        ("`fp16`: bf16 and fp16 cannot both be enabled", "fp16: true"),
     ]
 
 

@@ -316,7 +316,7 @@ def test_scores_of_fp32_and_shares_without_balance_are_read() -> None:
 @try_each(
     "old, new, message",
     [
-        ("llama3.1-70b", "qwen3-next-80b-a3b", "the language has no layers of Gated DeltaNet"),
+        ("llama3.1-70b", "qwen3-next-80b-a3b", "a spec cannot describe layers of Gated DeltaNet"),
         ("per_device_batch_size: 2", "per_device_batch_size: 0.3", "not whole sequences"),
         ("per_device_batch_size: 2", "per_device_batch_size: x", "a number is expected"),
         ("ici_tensor_parallelism: 4", "ici_tensor_parallelism: 0", "at least 1, or -1"),

@@ -373,7 +373,7 @@ def test_the_accumulation_of_a_configuration_gives_the_batch(tmp_path: Path) -> 
             '{"train_batch_size": "auto"}',
             "",
             [
-                '`train_batch_size (ds.json:1)`: a whole number of at least 1 is expected, and "auto" follows'
+                '`train_batch_size (ds.json:1)`: a whole number of at least 1 is expected, but "auto" is given'
             ],
         ),
         (

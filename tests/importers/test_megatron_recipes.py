@@ -34,7 +34,7 @@ from .megatron_files import (
 @try_each(
     "flags, message",
     [
-        ("--num-attention-heads", "a whole number of at least 1 is expected, and nothing follows"),
+        ("--num-attention-heads", "a whole number of at least 1 is expected, but nothing is given"),
         (
             "--num-experts 4 --moe-router-topk 2 --topk 1",
             "`--moe-router-topk` is 2 here, and 1 elsewhere in the file",
@@ -51,19 +51,19 @@ from .megatron_files import (
         ("--bf16 --fp8-format hybrid --fp4-format e2m1", "cannot be combined"),
         (
             "--tensor-model-parallel-size",
-            "a whole number of at least 1 is expected, and nothing follows",
+            "a whole number of at least 1 is expected, but nothing is given",
         ),
         (
             "--tensor-model-parallel-size two",
-            "a whole number of at least 1 is expected, and two follows",
+            "a whole number of at least 1 is expected, but two is given",
         ),
         (
             "--tensor-model-parallel-size 0",
-            "a whole number of at least 1 is expected, and 0 follows",
+            "a whole number of at least 1 is expected, but 0 is given",
         ),
         (
             "--tensor-model-parallel-size 2 4",
-            "a whole number of at least 1 is expected, and 2 4 follows",
+            "a whole number of at least 1 is expected, but 2 4 is given",
         ),
         ("--num-experts 4 --moe-layer-freq __import__('os')", "a number or a list"),
         ("--num-experts 4 --moe-layer-freq [1]*99999999", "a number or a list"),
@@ -83,7 +83,7 @@ from .megatron_files import (
         ("--hybrid-override-pattern M*M*", "Mamba layers are not in the language"),
         ("--deepspeed --ds-sequence-parallel-fpdt", "FPDT"),
         ("--use-torch-fsdp2 --use-distributed-optimizer", "cannot be combined with"),
-        ("--hidden-dropout often", "a number is expected, and often follows"),
+        ("--hidden-dropout often", "a number is expected, but often is given"),
     ],
 )
 def test_what_contradicts_itself_or_cannot_be_written(flags: str, message: str) -> None:

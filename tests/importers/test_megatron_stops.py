@@ -36,18 +36,22 @@ VIRTUAL = "--pipeline-model-parallel-size 2 --num-layers 4 --num-virtual-stages-
         ("--fp4-param-gather", "--fp4-param-gather", "without `--fp4-format`"),
         ("--exp-avg-dtype bf16", "--exp-avg-dtype bf16", "can only be fp32"),
         ("--optimizer-cpu-offload", "--optimizer-cpu-offload", "precision-aware"),
-        (f"--cuda-graph-impl local {FULL} {METHOD}", FULL, "beside `--cuda-graph-impl local`"),
+        (
+            f"--cuda-graph-impl local {FULL} {METHOD}",
+            FULL,
+            "if `--cuda-graph-impl local` is set too",
+        ),
         ("--mtp-num-layers 1", "--mtp-num-layers 1", "`--position-embedding-type rope | none`"),
         ("--moe-ffn-hidden-size 64", "--moe-ffn-hidden-size 64", "without `--num-experts`"),
         (
             f"--cpu-offloading-num-layers 1 {FULL} {METHOD}",
             "--cpu-offloading-num-layers 1",
-            "beside `--recompute-granularity full`",
+            "if `--recompute-granularity full` is set too",
         ),
         (
             "--cpu-offloading-num-layers 2",
             "--cpu-offloading-num-layers 2",
-            "fewer layers than the 2",
+            "--num-layers is 2, and at most 1 can be offloaded",
         ),
         (
             f"--context-parallel-size 4 --cp-comm-type a2a+p2p {LEVELS}",

@@ -517,7 +517,7 @@ def test_code_of_a_configuration_is_listed_and_not_run(tmp_path: Path) -> None:
         (pipeline('pipeline_parallel_split_points = ["norm"]'), "names such as layers.8"),
         (
             pipeline('module_fqns_per_model_part = [["layers.0"]]'),
-            "1 parts do not fit 4 devices",
+            "1 parts of the model cannot be spread over 4 pipeline devices",
         ),
         (
             pipeline("pipeline_parallel_microbatch_size = 3", "local_batch_size = 8"),
@@ -527,7 +527,10 @@ def test_code_of_a_configuration_is_listed_and_not_run(tmp_path: Path) -> None:
             toml(activation_checkpoint='mode = "memory_budget"'),
             "the compiler decides what to recompute for a budget",
         ),
-        (toml(activation_checkpoint='selective_ac_option = "some"'), "op or a number of layers"),
+        (
+            toml(activation_checkpoint='selective_ac_option = "some"'),
+            "`some` is neither `op` nor a number of layers",
+        ),
         ("[" * 100_000, "not TOML"),
         ("a = 1" + "0" * 5000, "too many digits"),
         ("a." * 20_000 + "a = 1", "more than 32 parts"),

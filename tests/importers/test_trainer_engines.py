@@ -121,8 +121,8 @@ def test_two_narrow_types_exclude_one_another() -> None:
     assert text != TRL
     messages = {problem.message for problem in one.read(ImportFile("run.sh", text)).problems}
     assert messages == {
-        "`bf16`: bf16 and fp16 exclude one another",
-        "`fp16`: bf16 and fp16 exclude one another",
+        "`bf16`: bf16 and fp16 cannot both be enabled",
+        "`fp16`: bf16 and fp16 cannot both be enabled",
     }
 
 

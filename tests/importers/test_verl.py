@@ -74,7 +74,7 @@ def test_another_engine_of_verl_is_rejected_and_tokens_that_do_not_fit_raise_a_q
     for key in ("engine", "engine.strategy"):
         said = ENGINE_SFT.replace("engine=fsdp", f"{key}=megatron")
         assert (
-            "the engine megatron of verl is not read"
+            "parcost does not read the engine megatron of verl"
             in read("verl", VERL, said).problems[0].message
         )
     dynamic = read("verl", VERL, ENGINE_SFT.replace("engine=fsdp", "data.use_dynamic_bsz=True"))

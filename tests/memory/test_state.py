@@ -90,12 +90,14 @@ def test_zero_3_holds_two_gathered_layers_the_head_and_one_layers_gradients(bind
     found = lines(study)
     assert outcome_of(study).memory_moment == "backward"
     assert found["gathered layers"] == 2 * 1e9 * 2
-    assert found["gathered ends"] == 3e8 * 2
+    assert found["gathered embedding and head"] == 3e8 * 2
     assert found["unsharded gradients"] == 1e9 * (2 + 4)  # of a layer, more than of the head
     alone = bind(
         {"layout.zero": 3, "cluster.devices": 1}, parameters=[parameters_record(1e9, (8.0,))]
     )
-    assert not {"gathered layers", "gathered ends", "unsharded gradients"} & set(lines(alone))
+    assert not {"gathered layers", "gathered embedding and head", "unsharded gradients"} & set(
+        lines(alone)
+    )
 
 
 @try_each(
@@ -126,7 +128,7 @@ def test_zero_3_holds_the_ends_while_they_are_gathered_and_the_largest_gradient(
         parameters=[parameters_record(1e9, (float(depth),)), *ends],
     )
     found = {term.name: term.bytes_ for _, term in study.contributions("memory")}
-    whole = found["gathered layers"] + found.get("gathered ends", 0.0)
+    whole = found["gathered layers"] + found.get("gathered embedding and head", 0.0)
     assert whole == pytest.approx(2 * gathered)  # bytes of the gather
     # 2 bytes as backward makes them, and 4 copied for the reduction
     assert found["unsharded gradients"] == pytest.approx(gradients)

@@ -79,21 +79,21 @@ def compute(term: Any) -> Any:
         (2, {"sharding.accumulate": "whole", "training.global_batch": 64}, {}),
         # a single micro-batch is the last one
         (2, {"sharding.accumulate": "whole"}, {"gradient bucket": 4 * ALL}),
-        (3, {"sharding.accumulate": "whole"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * (700 - 110), **WHOLE}),
+        (3, {"sharding.accumulate": "whole"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered embedding and head": 2 * (700 - 110), **WHOLE}),
         # two layers of three, the head, and what the embedding exceeds the second layer and it by
-        (3, {}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * (700 - 110), **WHOLE}),
-        (3, {"sharding.accumulate": "whole", "training.global_batch": 64}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 590}),
-        (3, {"sharding.prefetch": 0}, {"gathered layers": 2 * 110, "gathered last layer": 2 * 110, "gathered ends": 2 * 700, **WHOLE}),
-        (3, {"sharding.prefetch": 7}, {"gathered layers": 2 * 330, "gathered last layer": 2 * 110, "gathered ends": 2 * 500, **WHOLE}),
-        (3, {"sharding.reshard": "off"}, {"gathered layers": 2 * 330, "gathered ends": 2 * 1200, **WHOLE}),
+        (3, {}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered embedding and head": 2 * (700 - 110), **WHOLE}),
+        (3, {"sharding.accumulate": "whole", "training.global_batch": 64}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered embedding and head": 2 * 590}),
+        (3, {"sharding.prefetch": 0}, {"gathered layers": 2 * 110, "gathered last layer": 2 * 110, "gathered embedding and head": 2 * 700, **WHOLE}),
+        (3, {"sharding.prefetch": 7}, {"gathered layers": 2 * 330, "gathered last layer": 2 * 110, "gathered embedding and head": 2 * 500, **WHOLE}),
+        (3, {"sharding.reshard": "off"}, {"gathered layers": 2 * 330, "gathered embedding and head": 2 * 1200, **WHOLE}),
         # an embedding that is the head as well stays gathered
-        (3, {"small.tied": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 1200, **TIED}),
+        (3, {"small.tied": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered embedding and head": 2 * 1200, **TIED}),
         # so do those of an embedding and a head in one unit: 500 of the head are made before
-        (3, {"plainly.ends_together": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 1200, "unsharded gradients": 2 * 500 + 6 * 110, "unsharded gradients at the end": 2 * 500 + 6 * 110, "unsharded gradients of the ends": 6 * 1200}),
+        (3, {"plainly.ends_together": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered embedding and head": 2 * 1200, "unsharded gradients": 2 * 500 + 6 * 110, "unsharded gradients at the end": 2 * 500 + 6 * 110, "unsharded gradients of the ends": 6 * 1200}),
         # FSDP2 gathers on a stream of its own: the embedding of 700, of which a layer of 110 ahead
         # is in use in passes, or both ends
-        (3, {"plainly.gather_copies": 1}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 590, "reserved by the stream of gathers": 2 * 700, "reserved by the stream of gathers, beside layers": 2 * 590, **WHOLE}),
-        (3, {"plainly.gather_copies": 1, "small.tied": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 1200, "reserved by the stream of gathers": 2 * 1200, "reserved by the stream of gathers, beside layers": 2 * 1090, **TIED}),
+        (3, {"plainly.gather_copies": 1}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered embedding and head": 2 * 590, "reserved by the stream of gathers": 2 * 700, "reserved by the stream of gathers, beside layers": 2 * 590, **WHOLE}),
+        (3, {"plainly.gather_copies": 1, "small.tied": "on"}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered embedding and head": 2 * 1200, "reserved by the stream of gathers": 2 * 1200, "reserved by the stream of gathers, beside layers": 2 * 1090, **TIED}),
         # where the gradients are sharded nothing is copied for them
         (0, {"sharding.bucket_copy": "on", "mixed.reduction": 5}, {"gradient buckets": 5 * ALL}),
         (1, {"sharding.bucket_copy": "on"}, {}),
@@ -105,7 +105,7 @@ def compute(term: Any) -> Any:
         # a buffer of 400 gradients, or as many as there are
         (0, {"plainly.gradient_staging": 400}, {"gradient staging": 4 * 400}),
         (2, {"plainly.gradient_staging": 9e9}, {"gradient staging": 4 * ALL}),
-        (3, {"plainly.gradient_staging": 400}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered ends": 2 * 590, **WHOLE}),
+        (3, {"plainly.gradient_staging": 400}, {"gathered layers": 2 * 220, "gathered last layer": 2 * 110, "gathered embedding and head": 2 * 590, **WHOLE}),
     ]),
 )  # fmt: skip
 def test_buffers_beside_the_state(
@@ -158,9 +158,9 @@ def test_ends_beside_narrow_layers_are_gathered_wide(bind: Bind) -> None:
     given = {"layout.zero": 3, "small.layers": 3, "mixed.gather": 1, "mixed.wide_gather": 2}
     found = sizes(bind(given, parameters=parts))
     assert found["gathered layers"] == 2 * 110
-    assert found["gathered ends"] == 2 * 700 - 110
+    assert found["gathered embedding and head"] == 2 * 700 - 110
     kept = sizes(bind({**given, "sharding.reshard": "off"}, parameters=parts))
-    assert kept["gathered ends"] == 2 * (700 + 500)
+    assert kept["gathered embedding and head"] == 2 * (700 + 500)
 
 
 @try_each(

@@ -180,7 +180,7 @@ def test_gradients_of_layers_of_their_own_are_added_up(study_of: StudyOf) -> Non
         ("sum of the gradients of gate and up", "B"): 6 * H,
     }
     # What is one layer has its gradient joined from three: each element in, and out.
-    joined = ("gradients of queries, keys and values, joined", "B")
+    joined = ("concatenation of the gradients of queries, keys and values", "B")
     assert set(together) - set(apart) == {joined}
     assert together[joined] == 4 * (A + 2 * K) * D
 
@@ -358,7 +358,7 @@ def test_sharded_parameters_are_copied_out_of_the_buffers_they_arrive_in(study_o
                 ("copies of gathered parameters", pass_): 4 * (elements - ends * (pass_ == "B"))
                 for pass_ in passes
             },
-            ("copies of gradients to be reduced", "B"): 6 * elements,
+            ("copies of gradients into the reduction buffer", "B"): 6 * elements,
         }
         named = [(copy.name, copy.pass_) for copy in copies]
         assert len(set(named)) == len(named)

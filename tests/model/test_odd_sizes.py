@@ -294,7 +294,7 @@ def test_streams_of_a_dense_model() -> None:
     assert {key: found[key] for key in found if "accumulation" not in key[0]} == {
         ("embedding", "F"): (2 * whole, 1, 1),
         ("embedding", "W"): (3 * whole, 1, 1),
-        ("zeros of the embedding's gradient", "W"): (2 * 105 * 96, 1, 1),
+        ("zero fill of the embedding gradient", "W"): (2 * 105 * 96, 1, 1),
         ("embedding dropout", "F"): (2.5 * one, 1, 1),
         ("embedding dropout", "W"): (2.5 * one, 1, 1),
         ("embedding norm", "F"): (2 * one, 1, 1),

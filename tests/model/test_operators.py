@@ -109,7 +109,7 @@ def test_bytes_of_streaming_operators(study_of: StudyOf) -> None:
         ("embedding", "F"): 4 * 8192,
         ("embedding", "W"): 6 * 8192,
         # the whole table, whatever the tokens are
-        ("zeros of the embedding's gradient", "W"): 2 * 128_256 / 8 * 8192 / M,
+        ("zero fill of the embedding gradient", "W"): 2 * 128_256 / 8 * 8192 / M,
         ("layer norms", "F"): 4 * h,
         ("layer norms", "B"): 6 * h,
         ("final norm", "F"): 4 * h,
@@ -118,7 +118,10 @@ def test_bytes_of_streaming_operators(study_of: StudyOf) -> None:
         ("residual additions", "B"): 6 * h,
         ("rotary embedding", "F"): 4 * (64 + 8) * 128 / 8,
         ("rotary embedding", "B"): 4 * (64 + 8) * 128 / 8,
-        ("gradients of queries, keys and values, joined", "B"): 4 * (64 + 16) * 128 / 8,
+        ("concatenation of the gradients of queries, keys and values", "B"): 4
+        * (64 + 16)
+        * 128
+        / 8,
         ("MLP activation", "F"): (4 + 2) * 28_672 / 8,
         ("MLP activation", "B"): (6 + 4) * 28_672 / 8,
         # cast, maximum, difference, exponential, sum, quotient; product and cast

@@ -185,8 +185,8 @@ def test_an_embedding_between_both_ends_of_a_v_stays_gathered() -> None:
     text = SMALL.format(kind="zb_v", chunks=2, zero=3)
     result = parcost.load_text(text)[0].evaluate().result
     names = [line.name for line in result.outcome.ledger]
-    assert "leading parameter all-gather, stage 0" in names
-    passes = [x.pass_ for x in result.outcome.ledger if x.name.startswith("leading parameter")]
+    assert "embedding parameter all-gather, stage 0" in names
+    passes = [x.pass_ for x in result.outcome.ledger if x.name.startswith("embedding parameter")]
     assert passes == ["F"]
 
 

@@ -296,12 +296,12 @@ def test_the_embedding_is_gathered_first_and_the_head_kept_for_backward(bind: Bi
         terms=[work("F", 5.0, (10.0,)), work("B", 10.0, (10.0,))],
     )
     found = {key: (term.seconds, term.window) for key, term in ours(study).items()}
-    assert found["leading parameter all-gather", "F"] == (1.0, None)
-    assert found["leading parameter all-gather", "B"] == (1.0, "")
-    assert found["trailing parameter all-gather", "F"] == (2.0, "")
-    assert ("trailing parameter all-gather", "B") not in found
-    assert found["leading gradient reduce-scatter", "W"] == (1.0, None)
-    assert found["trailing gradient reduce-scatter", "W"] == (2.0, "")
+    assert found["embedding parameter all-gather", "F"] == (1.0, None)
+    assert found["embedding parameter all-gather", "B"] == (1.0, "")
+    assert found["head parameter all-gather", "F"] == (2.0, "")
+    assert ("head parameter all-gather", "B") not in found
+    assert found["embedding gradient reduce-scatter", "W"] == (1.0, None)
+    assert found["head gradient reduce-scatter", "W"] == (2.0, "")
     # Exposed: embedding and one layer before forward, one layer before backward, one
     # layer's and the embedding's gradients behind it.
     assert step(study) == pytest.approx(1 + 3 + 50 + 3 + 100 + 3 + 1)

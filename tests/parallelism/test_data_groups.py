@@ -314,12 +314,12 @@ def test_an_embedding_tied_on_one_stage_stays_gathered(bind: Bind) -> None:
     values = {"layout.zero": 3, "small.layers": 10, "small.tied": "on"}
     parameters = [parameters_record(1e9, place="before"), parameters_record(3e9, (10.0,))]
     tied = bind(values, parameters=parameters)
-    assert "leading parameter all-gather F" in ours(tied)
-    assert "leading parameter all-gather B" not in ours(tied)
+    assert "embedding parameter all-gather F" in ours(tied)
+    assert "embedding parameter all-gather B" not in ours(tied)
     found = {line.name: line.bytes_ for line in evaluate(tied).memory_lines}
-    assert found["gathered ends"] == 1e9 * 2  # beside two layers
+    assert found["gathered embedding and head"] == 1e9 * 2  # beside two layers
     apart = bind({**values, "small.tied": "off"}, parameters=parameters)
-    assert "leading parameter all-gather B" in ours(apart)
+    assert "embedding parameter all-gather B" in ours(apart)
 
 
 # --- workers that train apart -------------------------------------------------------------

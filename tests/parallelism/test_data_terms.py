@@ -199,21 +199,21 @@ def test_zero_3_gathers_and_reduces_layer_by_layer(bind: Bind) -> None:
     assert_terms(
         work(fsdp(bind)),
         {
-            ("leading parameter all-gather", "F"): (*lead, None),
+            ("embedding parameter all-gather", "F"): (*lead, None),
             ("first parameter all-gather", "F"): first,
             ("parameter all-gather", "F"): hidden,
-            ("trailing parameter all-gather", "F"): (*trail, 4 / 5),
+            ("head parameter all-gather", "F"): (*trail, 4 / 5),
             ("first parameter all-gather", "B"): first,
             ("parameter all-gather", "B"): hidden,
-            ("leading parameter all-gather", "B"): (*lead, 4 / 5),
-            ("trailing gradient reduce-scatter", "W"): (*trail, 4 / 5),
+            ("embedding parameter all-gather", "B"): (*lead, 4 / 5),
+            ("head gradient reduce-scatter", "W"): (*trail, 4 / 5),
             ("gradient reduce-scatter", "W"): hidden,
             ("last gradient reduce-scatter", "W"): first,
-            ("leading gradient reduce-scatter", "W"): (*lead, None),
+            ("embedding gradient reduce-scatter", "W"): (*lead, None),
         },
     )
     # FSDP's root has both ends: one gather ahead, kept through backward, and one reduction behind.
-    both = {("parameter all-gather of both ends", "F"): (7.5, 10.0, None)}
+    both = {("parameter all-gather of embedding and head", "F"): (7.5, 10.0, None)}
     assert_terms(
         work(fsdp(bind, "framework roots { ends_together = on }", training__framework="roots")),
         {
@@ -224,7 +224,7 @@ def test_zero_3_gathers_and_reduces_layer_by_layer(bind: Bind) -> None:
             ("parameter all-gather", "B"): hidden,
             ("gradient reduce-scatter", "W"): hidden,
             ("last gradient reduce-scatter", "W"): first,
-            ("gradient reduce-scatter of both ends", "W"): (7.5, 10.0, None),
+            ("gradient reduce-scatter of embedding and head", "W"): (7.5, 10.0, None),
         },
     )
     counts = {(t.name, t.pass_): tuple(t.count) for t in ours(fsdp(bind))}
@@ -271,7 +271,7 @@ def test_stages_of_a_pipeline_that_keep_parameters_gather_in_the_first_micro_bat
         ("parameter all-gather, stage 0", (4.0, 0.0)): (1.0, 2e9, 4 / 5),
         ("first parameter all-gather, stage 1", (0.0, 1.0)): (1.0, 2e9, 0.0),
         ("parameter all-gather, stage 1", (0.0, 4.0)): (1.0, 2e9, 4 / 5),
-        ("trailing parameter all-gather, stage 1", (0.0, 1.0)): (3.0, 6e9, 4 / 5),
+        ("head parameter all-gather, stage 1", (0.0, 1.0)): (3.0, 6e9, 4 / 5),
     }
     # the fuller stage gathers 16 GB and reduces 32, of which a rank of two sends half
     assert details(study)["dp_volume"] == (16e9 + 32e9) / 2
@@ -289,9 +289,9 @@ def test_one_layer_has_no_other_to_hide_under(bind: Bind) -> None:
         found,
         {
             ("first parameter all-gather", "F"): (1.5, 2.0, None),
-            ("trailing parameter all-gather", "F"): (3.0, 4.0, 0.0),
+            ("head parameter all-gather", "F"): (3.0, 4.0, 0.0),
             ("first parameter all-gather", "B"): (1.5, 2.0, None),
-            ("trailing gradient reduce-scatter", "W"): (6.0, 8.0, 0.0),
+            ("head gradient reduce-scatter", "W"): (6.0, 8.0, 0.0),
             ("last gradient reduce-scatter", "W"): (3.0, 4.0, None),
         },
     )
@@ -304,10 +304,10 @@ def test_shares_of_layers_cross_in_every_micro_batch(bind: Bind) -> None:
     assert_terms(
         found,
         {
-            "trailing gradient shard all-reduce": (3.0, 3.0, 4 / 5),
+            "head gradient shard all-reduce": (3.0, 3.0, 4 / 5),
             "gradient shard all-reduce": (1.0, 1.0, 4 / 5),
             "last gradient shard all-reduce": (1.0, 1.0, None),
-            "leading gradient shard all-reduce": (2.0, 2.0, None),
+            "embedding gradient shard all-reduce": (2.0, 2.0, None),
         },
     )
 
@@ -342,13 +342,13 @@ def test_groups_add_up_their_shards_as_often_as_the_framework_does(
 
 @pytest.mark.slow
 def test_a_tied_embedding_is_kept_only_where_both_ends_are_one_stage(bind: Bind) -> None:
-    name = ("leading parameter all-gather", "B")
+    name = ("embedding parameter all-gather", "B")
     assert name in work(fsdp(bind))
     assert name not in work(fsdp(bind, small__tied="on"))
     values = {**FOUR, "layout.zero": 3, "layout.pp": 2, "small.tied": "on"}
     parameters = [parameters_record(1e9, (1.0, 0.0), "before"), parameters_record(1e9, (4.0, 4.0))]
     apart = work(bind(values, parameters=parameters))
-    assert ("leading parameter all-gather, stage 0", "B") in apart
+    assert ("embedding parameter all-gather, stage 0", "B") in apart
 
 
 def _copies(study: Study) -> list[Work]:
@@ -371,7 +371,10 @@ def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> No
             (op.name.split(":")[0], f"{op.pass_} {tuple(op.count)}"): op.bytes_ for op in streams
         }
 
-    gathered, reduced = "copies of gathered parameters", "copies of gradients to be reduced"
+    gathered, reduced = (
+        "copies of gathered parameters",
+        "copies of gradients into the reduction buffer",
+    )
     every, last = "(4.0, 4.0)", "(0.0, 1.0)"
     # Gathered in 2 B, which are read and written; gradients of 2 B are joined and divided. The
     # head stays gathered from forward to backward.
@@ -444,7 +447,7 @@ def test_copies_have_the_type_of_the_message_and_gradients_are_of_what_is_traine
     gathered = 2 * (600 * 0.5625 + 50 * 2 + 7 * 2)
     assert found["copies of gathered parameters", "F"] == pytest.approx(gathered)
     assert found["copies of gathered parameters", "B"] == pytest.approx(gathered)
-    assert found["copies of gradients to be reduced", "B"] == pytest.approx(7 * (2 + 2))
+    assert found["copies of gradients into the reduction buffer", "B"] == pytest.approx(7 * (2 + 2))
 
 
 def test_a_narrow_gather_is_copied_as_it_came(bind: Bind) -> None:
@@ -517,7 +520,8 @@ def test_gradients_are_copied_through_the_buckets_of_deepspeed(
     found = [
         copy.bytes_
         for copy in _copies(study)
-        if copy.name.startswith("copies of gradients to be reduced") and list(copy.count) == [4]
+        if copy.name.startswith("copies of gradients into the reduction buffer")
+        and list(copy.count) == [4]
     ]
     assert found == ([] if expected is None else [pytest.approx(expected)])
 
@@ -537,5 +541,7 @@ def test_one_buffer_of_gradients_is_reduced_in_place() -> None:
     found = []
     for each in ("0 B", "2 B"):
         (study,) = parcost.load_text(text.replace("COPIES", each))[0].studies()
-        found.append(any("gradients to be reduced" in copy.name for copy in _copies(study)))
+        found.append(
+            any("gradients into the reduction buffer" in copy.name for copy in _copies(study))
+        )
     assert found == [True, False]

@@ -545,7 +545,9 @@ def test_halves_hide_under_one_another() -> None:
 
 def test_norms_add_up_what_they_saw_of_the_tokens() -> None:
     sharded = study("tp = 8, sequence_parallel = on")
-    (term,) = [t for _, t in sharded.contributions("terms") if t.name.startswith("norm gradient")]
+    (term,) = [
+        t for _, t in sharded.contributions("terms") if t.name.startswith("layer norm gradient")
+    ]
     # two norms a layer and a last one of 4096 gains, gradients in fp32
     assert term.bytes_ == (2 * 32 + 1) * 4096 * 4
     assert term.seconds == pytest.approx(2 * 7 / 8 * term.bytes_, rel=1e-12)

@@ -178,7 +178,10 @@ def test_chunks_hide_beside_the_product_that_needs_or_makes_them() -> None:
         ("output gradient all-gather", "B", gathered, (ATTENTION_ROWS, MLP_ROWS)),
     ):
         for pair, host in zip(("attention", "MLP"), hosts, strict=True):
-            for name, part, window in (("edge chunk", 0.2, None), ("other chunks", 0.8, host)):
+            for name, part, window in (
+                ("first or last chunk", 0.2, None),
+                ("other chunks", 0.8, host),
+            ):
                 expected[f"{row}, {pair}, {name}", pass_] = (
                     pytest.approx(0.75 * size / 1e9 * part),
                     pytest.approx(size * part),
@@ -186,7 +189,7 @@ def test_chunks_hide_beside_the_product_that_needs_or_makes_them() -> None:
                     pytest.approx(0.8),
                 )
     assert found == expected
-    edge = work(of)["tensor all-gather, MLP, edge chunk", "F"].formula.inputs
+    edge = work(of)["tensor all-gather, MLP, first or last chunk", "F"].formula.inputs
     assert edge["q"] == (5.0, "")
 
 
@@ -202,12 +205,12 @@ def test_gradients_of_norms_are_added_up_stage_by_stage() -> None:
     found: dict[str, Any] = {t.name: t for t in own_terms(study(**SHARDED)) if isinstance(t, Once)}
     sizes = {name: (tuple(t.count), t.bytes_, t.seconds) for name, t in found.items()}
     assert sizes == {
-        "norm gradient all-reduce": (
+        "layer norm gradient all-reduce": (
             (1.0, 0.0),
             6 * 768 * 5,
             pytest.approx(1.5 * 6 * 768 * 5 / 1e9),
         ),
-        "norm gradient all-reduce (2)": (
+        "layer norm gradient all-reduce (2)": (
             (0.0, 1.0),
             7 * 768 * 5,
             pytest.approx(1.5 * 7 * 768 * 5 / 1e9),

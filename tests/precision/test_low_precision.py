@@ -197,10 +197,10 @@ def test_fully_sharded_layers_gather_narrow_matrices_and_wide_norms() -> None:
     """The last stage of two has the head and the final norm, and no embedding."""
     layout = "zero = 3, pp = 2, dp = 4"
     sent = sent_bytes(study("fp8_torchao", layout, extra="sharding { reshard = off }"))
-    assert sent["leading parameter all-gather, stage 0"] == 2 * 128_256 * H
+    assert sent["embedding parameter all-gather, stage 0"] == 2 * 128_256 * H
     for stage in (0, 1):
         assert sent[f"first parameter all-gather, stage {stage}"] == LINEAR + 2 * 2 * H
-    assert sent["trailing parameter all-gather, stage 1"] == 2 * (128_256 * H + H)
+    assert sent["head parameter all-gather, stage 1"] == 2 * (128_256 * H + H)
 
 
 @pytest.mark.slow

@@ -285,7 +285,7 @@ def test_a_limit_fails_the_command(limit: str, code: int, runs: Path, validate: 
     ("limit", "reason"),
     [
         ("mape", "`mape` is not a limit"),
-        ("mape > 10", "`mape` is a share; write `10 %`"),
+        ("mape > 10", "the limit of `mape` is a percentage; write `10 %`"),
         ("mape of three > 10 %", "there is no such figure; groups are all"),
         ("memory mape > 10 %", "there is no such figure"),
         ("regret > 1 %", "there is no such figure"),

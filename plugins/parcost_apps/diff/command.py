@@ -76,8 +76,7 @@ def command(
     with ExitStack() as stack:
         before, after = _sides(sides, values, reading, stack)
         found = differences(before, after, session, study)
-    for _, rejection in found.rejections:
-        Reporter()(rejection.diagnostics)
+    Reporter()([*dict.fromkeys(d for _, one in found.rejections for d in one.diagnostics)])
     with OutputFile(out) as target:
         if name == "json":
             from parcost.language.json_encoding import encode
@@ -128,9 +127,10 @@ def _sides(
             )
         if not values:
             raise click.UsageError("name two files, a revision and files, or a file and --set")
-        title = f"{first} with {', '.join(f'{k} = {v}' for k, v in values.items())}"
+        job = ", ".join([first, *reading.files])
+        title = f"{job} with {', '.join(f'{k} = {v}' for k, v in values.items())}"
         return (
-            Side(title=first, paths=[first], completing=values, reading=reading),
+            Side(title=job, paths=[first], completing=values, reading=reading),
             Side(title=title, paths=[first], overrides=values, reading=reading),
         )
     old, dots, new = first.partition("..." if "..." in first else "..")

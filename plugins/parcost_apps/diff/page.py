@@ -100,6 +100,8 @@ def _study_data(change: StudyChange) -> dict[str, Any]:
 
 def _summary(found: Difference, changed: Sequence[StudyChange], same: int) -> str:
     if not (found.changes or found.same):
+        if found.rejections and not (found.added or found.removed):
+            return "nothing was compared: no study could be evaluated"
         return _UNPAIRED
     names = len({change.name for change in changed})
     parts = [f"{names} {'study differs' if names == 1 else 'studies differ'}"]
@@ -124,7 +126,8 @@ def _removed_and_added(found: Difference) -> Iterator[Item]:
             yield Line(f"{title}: {', '.join(names[:_MOST])}{more}")
     for side, rejection in found.rejections:
         reason = next((d.message for d in rejection.diagnostics), "not evaluated")
-        yield Line(f"{side}, {rejection.path}: {reason}", "bad")
+        place = side if rejection.path in side else f"{side}, {rejection.path}"
+        yield Line(f"{place}: {reason}", "bad")
 
 
 def _overview(changed: Sequence[StudyChange]) -> Iterator[Item]:

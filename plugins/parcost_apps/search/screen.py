@@ -106,7 +106,11 @@ def _summary(found: SearchResult, first: RankedLayout) -> str:
         if o.name != own.name
     ]
     texts = [f"{title} {numbers.quantity(value, unit)}" for title, value, unit in parts]
-    return f"Best layout: {', '.join(texts)}, {verdict(first.result)}."
+    simpler = layout.value != found.lowest and layout.rank_by_time != 1
+    near = (
+        f"; the simplest within {100.0 * found.tolerance:.3g} % of the fastest" if simpler else ""
+    )
+    return f"Best layout: {', '.join(texts)}, {verdict(first.result)}{near}."
 
 
 def _layouts(space: Space, found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Item]:
@@ -219,7 +223,7 @@ def _figure_columns(
     usable, *others_usable = {usable_bytes(entry) for entry in shown}
     known = not others_usable and usable < inf
     yield (
-        Column(f"/ {usable / _GIB:.3g} GiB" if known else "GiB", "right"),
+        Column(f"of {usable / _GIB:.3g} GiB" if known else "GiB", "right"),
         [
             f"{entry.layout.bytes_ / _GIB:.3g} {verdict(entry.result).removesuffix(_IN_MEMORY)}"
             for entry in shown

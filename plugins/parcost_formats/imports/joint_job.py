@@ -222,8 +222,8 @@ class _Description:
         own = self._settings.get(names[0], ImportedValue(name="", value=""))
         return problem(
             "import-default",
-            f"`{file.source.name}` does not set values of `{self._file.source.name}`, and its "
-            f"defaults differ: {listed}",
+            f"`{file.source.name}` leaves out values that `{self._file.source.name}` sets, and the "
+            f"defaults of its tool differ: {listed}",
             Span(self._file.source, own.start, own.end),
             "taken",
             help=f"state them in `{file.source.name}` too: it runs with the defaults of its tool",

@@ -83,6 +83,10 @@ def importer_for(
         message = f"`{name}` has keys of {len(found)} formats: {list_names(sorted(found))}"
         ways = " or ".join(f"`--from {one}`" for one in sorted(found))
         raise failure("ambiguous-format", message, name, f"choose one by {ways}")
+    if name.lower().endswith(".par"):
+        message = f"`{name}` is a spec by its suffix, and `parcost import` reads other formats"
+        help = f"run `parcost eval {name}`, or `parcost show {name}` for the values"
+        raise failure("not-a-spec", message, name, help)
     file = ImportFile(name, text, neighbor=neighbor)
     started = [found for one in importers.values() for found in _call(one, one.starts, file)]
     for one in started:

@@ -289,11 +289,11 @@ def memory(outcome: Outcome) -> Iterator[Item]:
     ]
     rows.append(Row(("total", scale.text(total), "100", ""), "strong", rule=True))
     stage = f"stage {outcome.memory_device:.0f}, " if outcome.pipeline.stages > 1 else ""
-    yield Heading(f"Memory by term, in {scale.unit} ({stage}{outcome.memory_moment})")
+    yield Heading(f"Memory by term, in {scale.unit} (peak: {stage}{outcome.memory_moment})")
     yield Table(
         (
             Column("term", flexible=True),
-            Column("held", _RIGHT),
+            Column("memory", _RIGHT),
             Column("%", _RIGHT),
             Column("plugin", flexible=True),
         ),

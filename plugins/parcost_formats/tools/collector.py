@@ -163,7 +163,10 @@ class SettingCollector:
         option = self._option(key)
         before = self._draft.blocks.get(block, {}).get(name)
         if before is not None and before.end and before.value != value:
-            message = f"`{before.key}` and `{key}` set the same attribute to different values"
+            message = (
+                f"`{before.key}` and `{key}` set `{block}.{name}` to different values: "
+                f"{before.value} and {value}"
+            )
             self._draft.problems += [
                 evolve(error_at(one, message).problem(), beside=one.beside)
                 for one in (before, option)

@@ -120,7 +120,7 @@ class DeepSpeedKeys:
         is_open = [name for name in ("bf16", "bfloat16", "fp16") if self._is_open(name)]
         if len({"bf16" if name == "bfloat16" else name for name in narrow}) > 1:
             for name in narrow:
-                found.problem(f"{name}.enabled", "bf16 and fp16 exclude one another")
+                found.problem(f"{name}.enabled", "bf16 and fp16 cannot both be enabled")
             return
         if is_open and not narrow:  # the trainer chooses the recipe that these would change
             for name, (value, source) in self._changes("bf16").items():

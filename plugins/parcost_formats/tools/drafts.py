@@ -279,7 +279,7 @@ class OptionSet:
         if len(option.texts) != 1 or not text.isdecimal() or len(text) > 15 or int(text) < least:
             expected = "a whole number" if not least else "a whole number of at least 1"
             shown = " ".join(option.texts)[:40] or "nothing"
-            self.draft.problem(option, f"{expected} is expected, and {shown} follows")
+            self.draft.problem(option, f"{expected} is expected, but {shown} is given")
             return None
         return int(text)
 
@@ -294,7 +294,7 @@ class OptionSet:
             found = -1.0
         if len(option.texts) != 1 or not 0 <= found < 1e15:
             shown = " ".join(option.texts)[:40] or "nothing"
-            self.draft.problem(option, f"a number is expected, and {shown} follows")
+            self.draft.problem(option, f"a number is expected, but {shown} is given")
             return None
         return found
 
@@ -320,7 +320,7 @@ class OptionSet:
             return None
         if option.text not in _SWITCHED or len(option.texts) > 1:
             shown = " ".join(option.texts)[:40]
-            self.draft.problem(option, f"it is a switch, and {shown} follows")
+            self.draft.problem(option, f"it is a switch, but {shown} is given")
         return option.text != "false"
 
     def check_switches(self, names: Iterable[str]) -> None:

@@ -55,7 +55,7 @@ def read_name(
                 return _of_file(found, read_mapping(text), place)
     for start, lacks in _TABLE["lacking_names"].items():
         if name.startswith(start):
-            found.problem("model_name", f"the language has no {lacks}")
+            found.problem("model_name", f"a spec cannot describe {lacks}")
             return None
     found.ask("model", f"`{name}` is not in parcost's table", _answers(), "model_name")
     return None
@@ -100,7 +100,7 @@ def read_model(found: SettingCollector) -> int | None:
     if decoder not in _TABLE["decoders"]:
         known = ", ".join(_TABLE["decoders"])
         message = (
-            f"the language has no {lacks}" if lacks else f"`{decoder}` is not in parcost's table"
+            f"a spec cannot describe {lacks}" if lacks else f"`{decoder}` is not in parcost's table"
         )
         if "decoder_block" in found:
             found.problem("decoder_block", message, f"known: {known}")

@@ -49,9 +49,12 @@ def drawing(trace: StepTrace, width: int) -> Iterator[Item]:
         f"{cut.micro_batches:g} micro-batch{'es' * (cut.micro_batches != 1)}: {quantity(end, 's')}"
         "; optimizer step and gradient reduction not shown"
     )
-    for text in draw(devices, width - _MARGIN):
+    lines = [*draw(devices, width - _MARGIN)]
+    for text in lines:
         yield Line(text)
     yield Line(f"{_legend(devices)}. {_unit(devices)}", "faint")
+    if any(_CUT in text for text in lines):
+        yield Line(f"{_CUT.strip()}: the middle is not shown; a wider COLUMNS shows more", "faint")
     if len(devices) > _SHOWN:
         yield Line(f"{_SHOWN} of {len(devices)} devices are shown", "faint")
     yield Line("warm-up, steady, drain: passes; in flight: peak number of micro-batches", "faint")

@@ -140,7 +140,7 @@ class Tables:
         if not isinstance(shapes, list) or not shapes or not all(map(_is_shape, shapes)):
             raise FieldError("`products` is not a list of [m, n, k, count], each above 0")
         if recipe is None:
-            raise SkippedRowError(f"no recipe multiplies in `{dtype}`")
+            raise SkippedRowError(f"no precision recipe has GEMMs in `{dtype}`")
         if row.get("held"):
             raise SkippedRowError("timed at the power limit, so the best rate is unknown")
         plain = self._study(device, recipe, None)

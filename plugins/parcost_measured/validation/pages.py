@@ -36,7 +36,7 @@ _TITLES = {
 _NAMES = {
     ("all", "all"): "all rows",
     ("once", "once"): "each configuration once",
-    ("core", "core"): "balanced subset, core",
+    ("core", "core"): "balanced subset",
     ("composed", "composed"): "composed step times (not above)",
     ("framework", GENERIC.framework): "not stated",
 }

@@ -153,6 +153,8 @@ def limit(text: str) -> RangeLimit:
         )
     quantity, metric, group, relation, number, percent = found.groups()
     if not percent:
-        raise MalformedError(f"`{text}`: `{metric}` is a share; write `{number} %`")
+        raise MalformedError(
+            f"`{text}`: the limit of `{metric}` is a percentage; write `{number} %`"
+        )
     bound = float(number) / 100
     return RangeLimit(text, quantity or "step", metric, group or "all", relation, bound)

@@ -190,7 +190,7 @@ def _gradient_sums(rank: Rank) -> Iterator[Stream]:
     else:
         # The core makes three gradients, and the layer ahead of it has one output.
         yield traffic_stream(
-            "gradients of queries, keys and values, joined",
+            "concatenation of the gradients of queries, keys and values",
             COPIED,
             tokens * _columns(rank),
             rank.element,

@@ -27,7 +27,7 @@ def flops(rank: Rank) -> ModelFlops:
         name="attention core",
         per_token=2 * model.heads * (model.qk_dim + model.value_dim) * met,
         kind="attention",
-        source="2 products of 2 a d FLOPs per attended token (a heads of size d)",
+        source="2 products, each 2 a d FLOPs per attended token (a heads of size d)",
     )
 
 

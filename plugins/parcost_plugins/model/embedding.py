@@ -82,7 +82,7 @@ def _lookup(rank: Rank, count: Sequence[float]) -> Iterator[Stream]:
         yield traffic_stream("embedding", SCATTER, *whole, "W", count)
         # The gradient of a table is as large as the table, and is made of zeros first.
         table = (rank.vocabulary * rank.model.hidden, rank.residual_element)
-        yield traffic_stream("zeros of the embedding's gradient", FILLED, *table, "W", count)
+        yield traffic_stream("zero fill of the embedding gradient", FILLED, *table, "W", count)
 
 
 @hookimpl

@@ -270,7 +270,7 @@ class TrainerKeys:
         narrow = [key for on, key in map(self.switch, ("bf16", "fp16")) if on]
         if len(narrow) > 1:
             for key in narrow:
-                found.problem(key, "bf16 and fp16 exclude one another")
+                found.problem(key, "bf16 and fp16 cannot both be enabled")
             return
         for name in ("config_file", _MIXED, "deepspeed_config.deepspeed_config_file"):
             found.value(name)

@@ -135,7 +135,9 @@ def _read_engine(found: SettingCollector) -> None:
     for key in ("engine", "engine.strategy"):
         kind = str(found.value(key, "fsdp"))
         if kind not in ("fsdp", "fsdp2"):
-            found.problem(key, f"the engine {kind} of verl is not read", "fsdp is")
+            found.problem(
+                key, f"parcost does not read the engine {kind} of verl", "only fsdp and fsdp2"
+            )
     found.use("frameworks.transformers", why=f"{_ENGINE}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_ENGINE}: FSDP shards fully")
     found.assume("sharding", "accumulate", "shard", f"{_ENGINE}: every micro-batch reduces")

@@ -274,7 +274,7 @@ class Configuration:
                 stated = "true" if expected else "false"
                 self._error(
                     key,
-                    f"models of the type `{self._family.name}` are modeled with {stated} only",
+                    f"parcost models `{self._family.name}` only with the value {stated}",
                 )
         for key, other in self._family.row.get("equal", {}).items():
             value, _ = self._value_of(key)
@@ -308,7 +308,7 @@ class Configuration:
                 self._settings["heads"].key or "model_type",
                 f"a hidden size of {hidden} / {heads} heads is {hidden / heads:.6g}, which is not "
                 "a whole head size",
-                f"{near} heads divide it; or state the size of a head as `head_dim`",
+                f"{near} heads divide {hidden}; or state the size of a head as `head_dim`",
             )
         size = self._number("head_dim")
         if size == 0:
@@ -329,7 +329,7 @@ class Configuration:
                 self._settings["kv_heads"].key or self._settings["heads"].key or "model_type",
                 f"{heads} query heads / {groups} KV heads is {heads / groups:.6g}, which is not "
                 "whole",
-                f"{near} KV heads divide them",
+                f"{near} KV heads divide {heads} query heads",
             )
 
     def _ask(self) -> None:

@@ -339,7 +339,7 @@ def _check_values(draft: Draft, options: Mapping[str, Option]) -> None:
         if option is not None and option.texts and not option.unread:
             shown = " ".join(option.texts)[:40]
             help = f"leave out `{option.key}`" if option.text == "false" else "leave out the value"
-            draft.problem(option, f"it is a switch without a value, and {shown} follows", help)
+            draft.problem(option, f"it is a switch without a value, but {shown} is given", help)
 
 
 def _is_configuration(option: Option) -> bool:

@@ -73,8 +73,9 @@ def _layers(options: ToolOptions) -> None:
         numbers = pattern(text)
     except LayerListError:
         shown = text[:40] or "nothing"
-        expected = "a number or a list such as ([0]*3+[1]*58) is expected"
-        draft.problem(option, f"{expected}, and {shown} follows")
+        draft.problem(
+            option, f"a number or a list such as ([0]*3+[1]*58) is expected, but {shown} is given"
+        )
         return
     if layers is not None and len(numbers) != layers:
         draft.problem(option, f"the list has {len(numbers)} layers, and --num-layers {layers}")

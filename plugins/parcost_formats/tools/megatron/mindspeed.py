@@ -175,7 +175,7 @@ class _MindSpeed:
             self._draft.ask("model.dense_first", why, answers, first)
             return
         if first is not None and dense is None:
-            why = f"a whole number is expected, and {first.text[:40] or 'nothing'} follows"
+            why = f"a whole number is expected, but {first.text[:40] or 'nothing'} is given"
             self._draft.problem(first, why)
             return
         kinds = [

@@ -45,7 +45,7 @@ def _check_rule(
         for place, beside in ((option, other), (other, option)):
             if other is not None and place is not None and beside is not None:
                 shown = " ".join([beside.key, *beside.texts])[:60]
-                message = f"{_STOPS} at it beside `{shown}`: {rule['why']}"
+                message = f"{_STOPS} if `{shown}` is set too: {rule['why']}"
                 options.draft.problem(place, message, "keep only one of them")
 
 
@@ -60,10 +60,10 @@ def _check_numbers(options: OptionSet) -> None:
         draft.problem(option, message, f"write {option.key} {tokens}")
     away, layers = numbers["cpu_offloading_num_layers"], numbers["num_layers"]
     if away is not None and layers is not None and away >= layers:
-        message = f"{_STOPS}: only fewer layers than the {layers} of --num-layers are offloaded"
+        message = f"{_STOPS}: --num-layers is {layers}, and at most {layers - 1} can be offloaded"
         option = options.lookup("cpu_offloading_num_layers")
         assert option is not None
-        draft.problem(option, message, f"at most {layers - 1}")
+        draft.problem(option, message, f"write at most {layers - 1}")
     sizes, degree = options.lookup("hierarchical_context_parallel_sizes"), numbers[_CONTEXT]
     found = [] if sizes is None or sizes.unread else [*sizes.texts]
     if sizes is not None and len(found) == 2 and all(one.isdecimal() for one in found):

@@ -24,7 +24,9 @@ def read_execution(options: TitanOptions, degrees: ParallelDegrees) -> None:
     """Read recomputation, precision, kernels, loss, offloading and the optimizer."""
     draft, zero = options.draft, degrees.zero
     draft.use(f"catalog.frameworks.{options.framework}")
-    draft.assume("training.framework", options.framework, options.why("keys of this release"))
+    draft.assume(
+        "training.framework", options.framework, options.why("the file has keys of this release")
+    )
     _recompute(options)
     _early_stop(options)
     _precision(options, degrees)
@@ -60,7 +62,7 @@ def _recompute(options: TitanOptions) -> None:
     budget = options.get("activation_checkpoint.memory_budget")
     if mode is not None and word == "memory_budget":
         message = "the compiler decides what to recompute for a budget"
-        draft.problem(mode, message, "full, selective and none are modelled")
+        draft.problem(mode, message, "write full, selective or none")
         return
     if budget is not None:
         draft.ignore(budget, "it has no effect without mode memory_budget")
@@ -76,7 +78,12 @@ def _recompute(options: TitanOptions) -> None:
         "selective by operators" if text == "op" else "selective_ac_option is 2: every second layer"
     )
     if mode is not None:
-        draft.set("training.recompute", "full", mode, "of what is selected")
+        draft.set(
+            "training.recompute",
+            "full",
+            mode,
+            "selective: the modules it selects are recomputed in full",
+        )
     else:
         options.default(field, "training.recompute", "full", "mode is selective")
     if text == "op":
@@ -85,7 +92,7 @@ def _recompute(options: TitanOptions) -> None:
         path, value = "recompute.every", str(int(text[:9]))
     else:
         if kind is not None:
-            draft.problem(kind, "op or a number of layers is expected")
+            draft.problem(kind, f"`{kind.text}` is neither `op` nor a number of layers")
         return
     found = {path: value}
     if path == "recompute.every":  # which counts the layers from 1

@@ -207,7 +207,7 @@ def _global(options: TitanOptions, degrees: ParallelDegrees, local: int) -> None
     option = options.get(_GLOBAL)
     number = integer(options, _GLOBAL)
     if option is None or number is None or number < 0:
-        why = "global_batch_size is a local batch of each replica"
+        why = "the default of global_batch_size is local_batch_size x data-parallel degree"
         value = f"({digits(local)} * layout.dp) sequences"
         if option is not None and number is not None:
             draft.set("training.global_batch", value, option, options.why(why))

@@ -236,7 +236,9 @@ def _stages(
 ) -> None:
     draft = options.draft
     if len(counts) % pp or (chunks == 1 and len(counts) != pp):
-        draft.problem(option, f"{len(counts)} parts do not fit {pp} devices")
+        draft.problem(
+            option, f"{len(counts)} parts of the model cannot be spread over {pp} pipeline devices"
+        )
         return
     if len(counts) > pp:
         draft.set("schedule.chunks", str(len(counts) // pp), option)

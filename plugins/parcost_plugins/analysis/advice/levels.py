@@ -32,7 +32,7 @@ _SEARCHED = (1e-3, 1e3)  # times the present bandwidth
 _GRID = 61  # points of each of two passes
 
 _RATIO = (
-    "to compute: busy seconds of the level / seconds of compute; above 1 it cannot be hidden "
+    "busy / compute: busy seconds of the level / seconds of compute; above 1 it cannot be hidden "
     "completely"
 )
 _WOULD_DO = (
@@ -209,7 +209,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
             needed = wanted.get(at.name)
             row = (*row, "none does" if needed is None else (needed, "B/s"))
         rows.append(row)
-    columns = ("level", "busy", "exposed", "to compute", "regime", "bandwidth")
+    columns = ("level", "busy", "exposed", "busy / compute", "regime", "bandwidth")
     yield Section(
         title="Compute and communication by level",
         columns=(*columns, "sufficient") if asked else columns,

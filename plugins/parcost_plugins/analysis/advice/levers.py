@@ -74,12 +74,11 @@ def section(
             kept.append(Gain(title, effect.seconds, effect.time, setting=True))
         else:
             count = len(orders)
-            tried_orders = (
-                "1 other `layout.order` was"
+            notes.append(
+                "1 other value of `layout.order` was tried; it is not faster"
                 if count == 1
-                else f"{count} other values of `layout.order` were"
+                else f"{count} other values of `layout.order` were tried; none is faster"
             )
-            notes.append(f"{tried_orders} tried, none is faster")
     return Section(
         title="Levers",
         columns=("with", "step", "change"),

@@ -62,7 +62,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
         columns=("with", "memory", "FLOPs", "step", "saved per ms", ""),
         rows=[_row(saving) for saving in sorted(found, key=lambda one: one.rank)],
         notes=[
-            f"each part alone, against no recomputation: {_amounts(base.outcome)}",
+            f"each part alone, compared with no recomputation: {_amounts(base.outcome)}",
             "memory: of the device with the highest peak; FLOPs: of the busiest device",
             *_without_effect(found),
         ],

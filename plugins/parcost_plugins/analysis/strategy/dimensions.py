@@ -39,7 +39,11 @@ _DIMENSIONS = (
         "pp", "pipeline", "the layers", "weights, in stages", "one activation, to one peer"
     ),
     _ParallelDimension(
-        "dp", "data", "the batch", "nothing, or state by ZeRO", "gradients once per step, hideable"
+        "dp",
+        "data",
+        "the batch",
+        "nothing, or state by ZeRO",
+        "gradients once per step, can overlap",
     ),
 )
 
@@ -88,8 +92,8 @@ def _communication_text(dimension: _ParallelDimension, study: Study) -> str:
         return dimension.burden
     often = "micro-batch" if layout.zero > 1 and reduces_each_micro_batch(study) else "step"
     if layout.zero == 3:
-        return f"parameters in every pass, gradients once per {often}, hideable"
-    return f"gradients once per {often}, parameters once per step, hideable"
+        return f"parameters in every pass, gradients once per {often}, can overlap"
+    return f"gradients once per {often}, parameters once per step, can overlap"
 
 
 def _level_names(group: Group, study: Study) -> str:

@@ -34,8 +34,8 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
             columns=("transfer", "link", "message", "calls", "busy", "exposed", "status"),
             rows=rows,
             notes=[
-                "message: the whole buffer of one call",
-                "calls: of one device in a step; of send/recv, the messages that it sends",
+                "message: size of the whole buffer of one call",
+                "calls: per device and step; for send/recv, messages sent",
             ],
         )
 

@@ -57,7 +57,7 @@ def copies(study: Study) -> Iterator[Stream]:
 
     for count, group in group_by_count(trained_parameters(study)).items():
         yield Stream(
-            name=f"copies of gradients to be reduced: {group[0].name}",
+            name=f"copies of gradients into the reduction buffer: {group[0].name}",
             bytes_=share * sum(map(bytes_moved, group), start=0.0),
             kernels=share * sum((maximum(one.matrices, 1.0) for one in group), start=0.0),
             pass_="B",

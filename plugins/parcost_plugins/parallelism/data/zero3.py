@@ -62,24 +62,28 @@ class _PassTraffic(NamedTuple):
 
 # What a micro-batch gathers and reduces on a stage, in the order in which it does.
 _GATHERED = [
-    _PassTraffic("F", "leading parameter all-gather", "before", "once", False),
+    _PassTraffic("F", "embedding parameter all-gather", "before", "once", False),
     _PassTraffic("F", "first parameter all-gather", "layer", "once", False),
     _PassTraffic("F", "parameter all-gather", "layer", "other layers", True),
-    _PassTraffic("F", "trailing parameter all-gather", "after", "once", True),
+    _PassTraffic("F", "head parameter all-gather", "after", "once", True),
 ]
 _GATHERED_AGAIN = [
     _PassTraffic("B", "first parameter all-gather", "layer", "once", False),
     _PassTraffic("B", "parameter all-gather", "layer", "other layers", True),
-    _PassTraffic("B", "leading parameter all-gather", "before", "once", True),
+    _PassTraffic("B", "embedding parameter all-gather", "before", "once", True),
 ]
 _REDUCED = [
-    _PassTraffic("W", "trailing gradient reduce-scatter", "after", "once", True),
+    _PassTraffic("W", "head gradient reduce-scatter", "after", "once", True),
     _PassTraffic("W", "gradient reduce-scatter", "layer", "other layers", True),
     _PassTraffic("W", "last gradient reduce-scatter", "layer", "once", False),
-    _PassTraffic("W", "leading gradient reduce-scatter", "before", "once", False),
+    _PassTraffic("W", "embedding gradient reduce-scatter", "before", "once", False),
 ]
-_ENDS_GATHERED = _PassTraffic("F", "parameter all-gather of both ends", "ends", "once", False)
-_ENDS_REDUCED = _PassTraffic("W", "gradient reduce-scatter of both ends", "ends", "once", False)
+_ENDS_GATHERED = _PassTraffic(
+    "F", "parameter all-gather of embedding and head", "ends", "once", False
+)
+_ENDS_REDUCED = _PassTraffic(
+    "W", "gradient reduce-scatter of embedding and head", "ends", "once", False
+)
 
 
 def passes(study: Study) -> Iterator[Work | Once]:

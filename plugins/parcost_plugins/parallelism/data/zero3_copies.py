@@ -68,7 +68,7 @@ def copies(study: Study) -> Iterator[Stream]:
         return
     share = 1.0 if reduces_each_micro_batch(study) else 1.0 / study[Training].micro_batches
     yield from _streams(
-        "copies of gradients to be reduced",
+        "copies of gradients into the reduction buffer",
         trained_parameters(study),
         lambda _: share * moved,
         share * into,

@@ -91,7 +91,12 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     passes: tuple[Moment, ...] = (*_LAYERS, "loss")
     held: list[tuple[str, str, str, tuple[Moment, ...]]] = [
         ("gathered layers", "l psi e", "l layers of psi elements", _LAYERS if again else passes),
-        ("gathered ends", ends, "embedding b before the layers and head a behind them", passes),
+        (
+            "gathered embedding and head",
+            ends,
+            "embedding b before the layers and head a behind them",
+            passes,
+        ),
     ]
     if again:
         text, said = "k psi e", "k layers of psi elements"

@@ -194,7 +194,7 @@ def _pair_check(study: Study) -> Check:
         subject=f"{block_name(study[Routing])}.hide",
         message="`hide = pair` is for the schedules `one_f_one_b` and `interleaved`; "
         + (
-            "the pairs of `{schedule}` hide the exchange already"
+            "`{schedule}` already overlaps the all-to-all with the other pass of each pair"
             if hides
             else "`{schedule}` runs no micro-batch forward beside another one backward"
         ),

@@ -117,12 +117,14 @@ class TensorGroup:
         chunks = self.study[Overlap].chunks
         whole, named = self.estimate(row.operation, message), message.label(row)
         for name, text, part in (
-            ("edge chunk", "t / q, of q chunks", 1.0 / chunks),
+            ("first or last chunk", "t / q, of q chunks", 1.0 / chunks),
             ("other chunks", "t (1 - 1 / q), of q chunks", 1.0 - 1.0 / chunks),
         ):
             seconds = formula(text, t=(whole.seconds, "s"), q=chunks)
             chunk = CollectiveCost(seconds, whole.bytes_ * part, whole.latency * part)
-            window = None if name == "edge chunk" else row.host_of_pair(pair, row.pipelined)
+            window = (
+                None if name == "first or last chunk" else row.host_of_pair(pair, row.pipelined)
+            )
             yield self.work(
                 f"{named}, {pair}, {name}", pass_, chunk, count, window, share=1.0 - 1.0 / chunks
             )

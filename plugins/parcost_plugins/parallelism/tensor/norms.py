@@ -28,7 +28,7 @@ def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
         n = formula("psi e", psi=elements, e=(e, "B"))
         call = study.collective("all_reduce", n, "tp", algorithm)
         yield Once(
-            name="norm gradient all-reduce" + (f" ({i + 1})" if i else ""),
+            name="layer norm gradient all-reduce" + (f" ({i + 1})" if i else ""),
             cause=TENSOR,
             seconds=call.formula,
             when="end",
