@@ -91,6 +91,12 @@ def test_numbers_stand_only_in_passes_with_room(micro_batches: int, shown: int) 
     assert len(numbers) == shown
 
 
+def test_a_title_is_escaped() -> None:
+    """A file of another tool names its study, and a name of a file may hold a mark of direction."""
+    chart = Chart(name="a", title="na\u200fme\n", spec={}, columns={}, rows=[])
+    assert chart.title == r"na\u200fme\n"
+
+
 def test_pipelines_of_one_file_have_different_titles() -> None:
     (scenario,) = parcost.load_text(
         "pipeline a { stages = 2, micro_batches = 2 }\npipeline b extends a { stages = 4 }"

@@ -27,6 +27,7 @@ from attrs import field
 from parcost.contract.fields import TEXTS, Record, is_list, is_number, rule
 from parcost.contract.formulas import Formula
 from parcost.language.diagnostics import quote
+from parcost.language.escapes import escape_line
 from parcost.numeric import array_rank
 from parcost.records import record
 
@@ -80,7 +81,7 @@ class Chart(Record):
     called = "the chart `{0.name}`"
 
     name: str
-    title: str
+    title: str = field(converter=escape_line)
     spec: Mapping[str, Any] = field(metadata=_SPEC)
     columns: Mapping[str, str] = field(metadata=_COLUMNS)
     rows: Sequence[Mapping[str, Any]] = field(metadata=_ROWS)

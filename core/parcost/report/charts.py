@@ -66,7 +66,7 @@ def chart_data(chart: Chart) -> dict[str, Any]:
     }
     return {
         "name": chart.name,
-        "title": escape_line(chart.title),
+        "title": chart.title,
         "notes": [escape_line(note) for note in chart.notes],
         "spec": plain_data(chart.spec),
         "columns": columns,
