@@ -44,6 +44,26 @@ def read(lines: str) -> list[tuple[str, str]]:
             "8 ranks do not fit on the 4 devices of a node",
             ["--gres=gpu:h100:4", "--nproc-per-node=8"],
         ),
+        (
+            "#SBATCH --nodes=5-8\ntorchrun --nnodes=4 --nproc_per_node 8",
+            "`--nnodes=4` expects 4 launchers, and the job has 5-8 nodes",
+            ["--nodes=5-8", "--nnodes=4"],
+        ),
+        (
+            "#SBATCH --nodes=1000000000\ntorchrun --nnodes=4 --nproc_per_node 8",
+            "and the job has 1000000000 nodes",
+            ["--nodes=1000000000", "--nnodes=4"],
+        ),
+        (
+            "#SBATCH --nodes=2,8\ntorchrun --nnodes=4 --nproc_per_node 8",
+            "and the job has 2,8 nodes",
+            ["--nodes=2,8", "--nnodes=4"],
+        ),
+        (
+            f"#SBATCH -N 2-3\n{TASKS}\nsrun torchrun --nnodes 2 --nproc_per_node 8",
+            "`--nnodes=2` expects 2 launchers, and srun starts 2-3 * 8 of them",
+            ["--ntasks-per-node=8", "2"],
+        ),
     ],
 )
 def test_a_launch_that_contradicts_the_scheduler(
@@ -66,6 +86,11 @@ def test_a_launch_that_contradicts_the_scheduler(
         "#SBATCH -n 4\n#SBATCH --nodes=4\nsrun torchrun --nnodes=4 --nproc_per_node 8",
         f"#SBATCH -N 4\n{TASKS}\nsrun --ntasks-per-node=1 torchrun --nnodes=4 --nproc_per_node 8",
         f"#SBATCH --nodes=4\n{TASKS}\ntorchrun --nnodes=4 --nproc_per_node 8",
+        "#SBATCH --nodes=2-8\ntorchrun --nnodes=4 --nproc_per_node 8",
+        "#SBATCH --nodes=2-8:2\ntorchrun --nnodes=4 --nproc_per_node 8",
+        "#SBATCH --nodes=4,8\ntorchrun --nnodes=4 --nproc_per_node 8",
+        '#SBATCH --nodes="4"\ntorchrun --nnodes=4 --nproc_per_node 8',
+        f"#SBATCH -N 2-3\n{TASKS}\nsrun torchrun --nnodes 16 --nproc_per_node 8",
         "#SBATCH -N 2\n#SBATCH hetjob\n#SBATCH -N 4\ntorchrun --nnodes 6 --nproc_per_node 8",
     ],
 )
@@ -80,3 +105,23 @@ def test_idle_devices_of_a_node_are_listed() -> None:
     assert reasons["#SBATCH --gpus-per-node=8"] == (
         "--nproc_per_node=4 leaves 4 of them idle on each node"
     )
+
+
+@pytest.mark.parametrize("text", ["1e9", "abc", "-4", "٤", "4:8", "0", "8-5", "4,", "9" * 5000])
+@pytest.mark.parametrize("launch", ["torchrun --nnodes=4 --nproc_per_node 8", "accelerate launch"])
+def test_a_text_that_is_no_number_of_nodes(text: str, launch: str) -> None:
+    message = f"`#SBATCH --nodes={text}` cannot be read as a number of nodes"
+    assert read(f"#SBATCH --nodes={text}\n{launch}") == [(message, f"--nodes={text}")]
+
+
+def test_a_range_of_tasks_is_no_number() -> None:
+    (found,) = read("#SBATCH --ntasks-per-node=4-8\nsrun torchrun --nnodes=4 --nproc_per_node 8")
+    assert found[0] == "`#SBATCH --ntasks-per-node=4-8` cannot be read as a number of tasks"
+
+
+@pytest.mark.parametrize("text", ["$N", "${NODES}"])
+def test_nodes_of_a_variable_are_listed(text: str) -> None:
+    lines = f"#SBATCH --nodes={text}\ntorchrun --nnodes 4 --nproc_per_node 8"
+    found = Megatron().translate("run.sh", f"#!/bin/bash\n{lines} a.py {small()}\n")
+    reasons = {one.name: one.reason for one in found.missing}
+    assert "not read" in reasons[f"#SBATCH --nodes={text}"]

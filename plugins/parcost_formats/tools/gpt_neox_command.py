@@ -18,6 +18,7 @@ from parcost_formats.tools.shell.scripts import (
     Script,
     ShellField,
     count_at_end,
+    count_nodes,
     list_places,
     read_script_file,
 )
@@ -60,7 +61,7 @@ class NeoxFiles:
 
     def count_devices(self) -> tuple[int, str, ShellField] | None:
         """Return the devices that the scheduler reserves, with the option that has them."""
-        nodes = count_at_end(self.scheduler.get("--nodes"))
+        nodes = count_nodes(self.scheduler)
         for key in _OF_NODE:
             each = count_at_end(self.scheduler.get(key))
             if nodes and each:

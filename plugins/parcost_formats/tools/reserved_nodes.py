@@ -4,12 +4,13 @@
     srun torchrun --nnodes=2 --nproc_per_node=8 train.py
 
 Here ``srun`` starts ``torchrun`` on four nodes, and ``torchrun`` waits for two. Only counts that
-the script states as constants are compared.
+the script states as constants are compared. A job of ``--nodes=5-8`` has one of these sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from attrs import evolve
@@ -21,16 +22,36 @@ from parcost_formats.tools.shell.scripts import ShellField, count_at_end, read_s
 _DEVICES = ("--gpus-per-node", "--gres")
 #: Options that count the processes of a launcher, of which each node has one.
 _AGENTS = ("nnodes", "num_machines")
+#: Options of the scheduler whose values are numbers, and what they count.
+_COUNTED = {"--nodes": "nodes", "--ntasks": "tasks", "--ntasks-per-node": "tasks"}
+#: Options of launchers with the same names, without colons too.
+_PLAIN = {*_COUNTED, *(key.lstrip("-") for key in _COUNTED), "N", "n", "ntasks_per_node"}
+#: Sizes of a job: ``4``, ``5-8``, ``2-8:2``, and several of them after commas.
+_SIZES = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?")
+_TEMPLATE = ("$", "{", "<")  # start a variable, which another program replaces
 _HETEROGENEOUS = "hetjob"  # several sets of options, each for a part of the job
 
 
 class _Count(NamedTuple):
-    """The constant *number* of an option, with its *text* for a message, and its place."""
+    """The constant *number* of an option, with its *text* for a message, and its place.
+
+    A count of nodes may be any of several *sizes*, of which *number* is the largest.
+    """
 
     number: int
     text: str
     start: int
     end: int
+    sizes: Sequence[range]
+
+    @property
+    def value(self) -> str:
+        """The text of the value."""
+        return self.text.partition("=")[2]
+
+    def holds(self, number: int) -> bool:
+        """Return whether the count may be *number*."""
+        return any(number in one for one in self.sizes)
 
 
 def check_reserved_nodes(file: ImportFile, found: Translation) -> Translation:
@@ -38,8 +59,14 @@ def check_reserved_nodes(file: ImportFile, found: Translation) -> Translation:
     if "#SBATCH" not in file.text or _HETEROGENEOUS in file.text or found.problems:
         return found
     script = read_script_file(file)
+    starts = [*launches(script)]
+    unread = [*_unread_counts(script.scheduler)] if starts else []
+    if errors := [one for one in unread if isinstance(one, ImportProblem)]:
+        return Translation(problems=errors)
+    notes = [one for one in unread if isinstance(one, ImportedKey)]
+    found = evolve(found, missing=[*found.missing, *notes])
     reserved = _counts(script.scheduler, "#SBATCH ")
-    for launch in launches(script):
+    for launch in starts:
         words = {word.text.rpartition("/")[2] for word in launch.launcher}
         counts = _counts(launcher_options(launch.launcher), "--")
         problems = [*_check_nodes(reserved, counts, by_tasks="srun" in words)]
@@ -71,17 +98,18 @@ def _check_nodes(
     total = _first(counts, "ntasks", "n") or reserved.get("--ntasks")
     if nodes is None or agents is None:
         return
-    possible = {nodes.number}
-    place, arithmetic = nodes, f"the job has {nodes.number} nodes"
+    each, possible = 1, set[int]()
+    place, arithmetic = nodes, f"the job has {nodes.value} nodes"
     if by_tasks and total is None and tasks is not None and tasks.number > 1:
-        started = nodes.number * tasks.number
-        possible, place = {started}, tasks
-        arithmetic = f"srun starts {nodes.number} * {tasks.number} = {started} of them"
+        each, place = tasks.number, tasks
+        started = "" if "-" in nodes.value else f" = {nodes.number * each}"
+        arithmetic = f"srun starts {nodes.value} * {each}{started} of them"
     if by_tasks and own is not None:  # a loop may start it on each node
         possible |= {own.number * (tasks.number if tasks is not None and total is None else 1)}
     if total is not None and by_tasks:
         possible |= {total.number}
-    if agents.number not in possible:
+    each_node, rest = divmod(agents.number, each)
+    if agents.number not in possible and (rest or not nodes.holds(each_node)):
         why = f"`{agents.text}` expects {agents.number} launchers, and {arithmetic}"
         yield from _contradiction(place, agents, why)
 
@@ -97,11 +125,56 @@ def _counts(fields: Mapping[str, ShellField], prefix: str) -> dict[str, _Count]:
     """Return the options whose values are constant numbers."""
     found = {}
     for key, field in fields.items():
-        number = None if field.unread or field.assumption else count_at_end(field)
-        if number is not None and "," not in field.text:
+        if field.unread or field.assumption:
+            continue
+        number = None if key in _PLAIN or "," in field.text else count_at_end(field)
+        sizes = (
+            _sizes(key, field.text) if key in _PLAIN else [range(number or 0, (number or 0) + 1)]
+        )
+        if key in _PLAIN and sizes:
+            number = max(one[-1] for one in sizes)
+        if number is not None:
             dashes = "-" if prefix == "--" and len(key) == 1 else prefix
-            found[key] = _Count(number, f"{dashes}{key}={number}", field.start, field.end)
+            text = f"{dashes}{key}={_value(field.text) if key in _PLAIN else number}"
+            found[key] = _Count(number, text, field.start, field.end, sizes)
     return found
+
+
+def _unread_counts(scheduler: Mapping[str, ShellField]) -> Iterator[ImportProblem | ImportedKey]:
+    """Yield an error for each count that is no number, and a note for each that is a variable."""
+    for key, what in _COUNTED.items():
+        field = scheduler.get(key)
+        if field is None or _sizes(key, field.text):
+            continue
+        name, start, end = f"#SBATCH {key}={_value(field.text)}", field.start, field.end
+        if any(one in field.text for one in _TEMPLATE):
+            reason = "the scheduler does not expand variables, and this one is not read"
+            yield ImportedKey(name=name, start=start, end=end, reason=reason)
+        else:
+            message = f"`{name}` cannot be read as a number of {what}"
+            yield ImportProblem(message=message, start=start, end=end)
+
+
+def _sizes(key: str, text: str) -> Sequence[range]:
+    """Return the values that a count may have; none if it is no number, or several for tasks.
+
+    >>> _sizes("--nodes", "2-8:2,16"), _sizes("--nodes", "4:8"), _sizes("--ntasks", "2-8")
+    ([range(2, 9, 2), range(16, 17)], [], [])
+    """
+    found = []
+    for part in _value(text).split(","):
+        match = _SIZES.fullmatch(part)
+        least, most, step = (int(one or 0) for one in match.groups()) if match else (0, 0, 0)
+        one = range(least, (most or least) + 1, step or 1)
+        if not one or not least:
+            return []
+        found.append(one)
+    several = len(found) > 1 or len(found[0]) > 1
+    return [] if several and key not in ("--nodes", "nodes", "N") else found
+
+
+def _value(text: str) -> str:
+    return text.strip("\"'")
 
 
 def _first(counts: Mapping[str, _Count], *names: str) -> _Count | None:

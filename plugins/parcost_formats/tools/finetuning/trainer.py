@@ -43,7 +43,7 @@ from parcost_formats.tools.hub import ask_for_model, read_attention, read_hub_mo
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
 from parcost_formats.tools.shell.launches import launcher_options
-from parcost_formats.tools.shell.scripts import ShellField, count_at_end
+from parcost_formats.tools.shell.scripts import ShellField, count_at_end, count_nodes
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.unsupported import PROGRAM
 
@@ -715,7 +715,7 @@ def _read_visible(
     if starter is None or "srun" in words or (nodes not in (None, 1) and not of_each_node):
         return
     scheduler = job.script.scheduler if job.script is not None else {}
-    if nodes is None and count_at_end(scheduler.get("--nodes")) not in (None, 1):
+    if nodes is None and "--nodes" in scheduler and count_nodes(scheduler) != 1:
         return
     stated = {name: scheduler[name] for name in _RESERVED if name in scheduler}
     stated = {name: job.environment[name] for name in _VISIBLE if name in job.environment} or stated

@@ -9,7 +9,7 @@ from math import prod
 from parcost_formats.tools.drafts import Draft, Option, digits
 from parcost_formats.tools.megatron.flags import CommandLine, variable_option
 from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
-from parcost_formats.tools.shell.scripts import ShellField, count_at_end
+from parcost_formats.tools.shell.scripts import ShellField, count_at_end, count_nodes
 
 _NODES = ("nnodes", "nodes", "N", "num-nodes")
 _RANKS = ("nproc-per-node", "ntasks-per-node", "gpus-per-node", "num-gpus")
@@ -44,7 +44,7 @@ def _count_nodes(line: CommandLine, nodes: Option | None) -> int | None:
     if nodes is not None:
         known = not nodes.unread and nodes.text.isdecimal() and len(nodes.text) < 9
         return int(nodes.text) if known else None
-    return count_at_end(line.script.scheduler.get("--nodes")) if line.script is not None else None
+    return count_nodes(line.script.scheduler) if line.script is not None else None
 
 
 def _unknown_counts(line: CommandLine, nodes: Option | None) -> Iterator[Option]:

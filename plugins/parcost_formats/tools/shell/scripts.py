@@ -32,10 +32,10 @@ from parcost_formats.tools.shell.words import ShellTextError, arguments, parse_s
 from parcost_formats.tools.shell.written_files import MAY_CHANGE, UNKNOWN_FOLDER, holds
 
 __all__ = ["ARGUMENTS", "MAY_CHANGE", "Script", "ShellField", "list_places", "read_arguments"]
-__all__ += ["count_at_end", "read_script", "read_script_file"]
+__all__ += ["count_at_end", "count_nodes", "read_script", "read_script_file"]
 
 _SCHEDULER = re.compile(r"^#SBATCH[ \t]+([^\n#]*)", re.MULTILINE)
-_SCHEDULED = re.compile(r"(--[a-z-]+|-[A-Za-z])[= \t]*([^\s=-][^\s]*)")
+_SCHEDULED = re.compile(r"(--[a-z-]+|-[A-Za-z])[= \t]*([^\s=-][^\s]*|-\d\S*)")
 _LONG_NAMES = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus"}
 _OF_JOB = re.compile(r"\$\{?SLURM_JOB_?ID\}?[\w.-]*\.(?:json|ya?ml)\b")
 _JOB_NUMBERS = ("SLURM_JOB_ID", "SLURM_JOBID")
@@ -236,7 +236,13 @@ def list_places(name: str, script: Script | None) -> Sequence[str]:
 def count_at_end(field: ShellField | None) -> int | None:
     """Return the number in a text such as ``8`` or ``gpu:h100:8``."""
     text = field.text.rpartition(":")[2] if field is not None else ""
-    return int(text) if text.isdecimal() and len(text) < 9 else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else None
+
+
+def count_nodes(scheduler: Mapping[str, ShellField]) -> int | None:
+    """Return the nodes of a job, if the scheduler states one number of them."""
+    field = scheduler.get("--nodes")
+    return None if field is None or ":" in field.text else count_at_end(field)
 
 
 def split_words(field: ShellField) -> Sequence[ShellField]:
@@ -269,7 +275,7 @@ class _ScriptReader(BuiltinReader):
             start, end = self.source.place(found.start(1), found.end(2))
             self.scheduler.setdefault(key, Piece(found[2], start, end))
             for name in _VARIABLES_OF_SCHEDULER.get(key, ()):
-                if name not in self.pins and found[2].isdecimal():
+                if name not in self.pins and found[2].isascii() and found[2].isdecimal():
                     variable = Variable([[Piece(found[2], start, end)]])
                     variable.exported = True
                     self.layer.variables[name] = variable
