@@ -54,10 +54,10 @@ def test_a_run_that_lost_time_is_predicted_slower() -> None:
     """1 to 5 % of 4 s: 4.12 s in the middle; from 3 s and 1 % to 6 s and 5 %."""
     found = _prediction([{**POINT, **ENDS}])
     assert isinstance(found, Prediction)
-    slower = found.add_loss((0.01, 0.05))
+    slower = found.add_slowdown((0.01, 0.05))
     assert slower.step_time == pytest.approx(4.12)
     assert slower.step_interval == pytest.approx((3.03, 6.3))
-    assert found.add_loss((0.0, 0.0)) == found
+    assert found.add_slowdown((0.0, 0.0)) == found
 
 
 @try_each(

@@ -62,12 +62,12 @@ class Prediction:
     step_interval: tuple[float, float] | None = None
     memory_interval: tuple[float, float] | None = None
 
-    def add_loss(self, loss: tuple[float, float]) -> Prediction:
-        """Return the prediction for a run that lost *loss*, the least and the most share.
+    def add_slowdown(self, slowdown: tuple[float, float]) -> Prediction:
+        """Return the prediction for a run with a *slowdown*: the least and the most share.
 
         The step time takes the middle of both, and the interval the least and the most.
         """
-        least, most = loss
+        least, most = slowdown
         ends = self.step_interval
         return evolve(
             self,
@@ -156,7 +156,9 @@ def evaluate_cases(
                 reason = found or "; ".join(entry.reasons) or "the study has no step"
                 yield evolve(case, reason=reason, faults=faults)
             else:
-                yield evolve(case, prediction=found.add_loss(case.placed.row.loss), faults=faults)
+                yield evolve(
+                    case, prediction=found.add_slowdown(case.placed.row.slowdown), faults=faults
+                )
         progress(number)
     for _ in entries:
         pass

@@ -290,9 +290,9 @@ def _excluded_rows(summary: Summary) -> Iterator[Item]:
     if summary.unknown:
         names = ", ".join(f"`{name}` ({n:,})" for name, n in summary.unknown.items())
         yield Line(f"Unknown fields (ignored): {names}.")
-    if losses := sum(one.row.loss[1] > 0 for one in summary.rows):
+    if slowed := sum(one.row.slowdown[1] > 0 for one in summary.rows):
         yield Line(
-            f"{_count(losses, 'row')} lost time to a fault of the machine that no study has. The "
+            f"{_count(slowed, 'row')} lost time to a fault of the machine that no study has. The "
             "predictions are longer by the middle of the range that the source gives, and the "
             "intervals by its ends."
         )

@@ -193,11 +193,11 @@ class RunRow:
         return str(self.extra.get("dup_group") or self.id)
 
     @property
-    def loss(self) -> tuple[float, float]:
+    def slowdown(self) -> tuple[float, float]:
         """The least and the most by which a fault lengthened the step, by the source: shares of it.
 
         Raises:
-            UnmodelledError: The row has a loss, without its range.
+            UnmodelledError: The row has a slowdown without its range.
         """
         said = str(self.extra.get("nic_era") or "")
         if "slower" not in said:

@@ -766,7 +766,7 @@ def write(row: RunRow) -> StudyText:
     facts = Facts(row, entry)
     said = row.extra.get("assumed") or []
     assumptions = [_comment(str(one)) for one in (said if isinstance(said, list) else [said])]
-    least, most = row.loss
+    least, most = row.slowdown
     if most:
         assumptions.append(
             f"the run was {_share(least)} to {_share(most)} slower than this study, by its source"
