@@ -22,7 +22,20 @@ from .test_olmo import JOB as OLMO
 from .test_yaml_configs import LLAMA as NANOTRON
 
 JOBS = {
-    "nanotron": (NANOTRON, {"tp": "layout.tp", "pp": "layout.pp"}),
+    "nanotron": (
+        NANOTRON,
+        {
+            "tp": "layout.tp",
+            "pp": "layout.pp",
+            "dp": "layout.dp",
+            "zero_stage": "layout.zero",
+            "num_hidden_layers": "model.layers",
+            "hidden_size": "model.hidden",
+            "num_attention_heads": "model.heads",
+            "intermediate_size": "model.ffn",
+            "vocab_size": "model.vocabulary",
+        },
+    ),
     "gpt_neox": (NEOX, {"model_parallel_size": "layout.tp"}),
     "levanter": (LEVANTER, {"model_axis_size": "layout.tp"}),
     "lingua": (LINGUA, {"tp_size": "layout.tp"}),
@@ -42,7 +55,7 @@ def test_a_null_of_a_deciding_key_is_a_question(tool: str, null: str) -> None:
     text, keys = JOBS[tool]
     importer = importers_of(Session())[tool]
     for key, attribute in keys.items():
-        changed = re.sub(rf"({key}\"?: )[\d_]+", rf"\g<1>{null}", text, count=1)
+        changed = re.sub(rf"\b({key}\"?: )[\d_]+", rf"\g<1>{null}", text, count=1)
         found = importer.read(ImportFile("run.yaml", changed))
         (asked,) = [one for one in found.questions if one.attribute == attribute]
         assert changed[asked.start : asked.end].replace('"', "") == f"{key}: {null}"
@@ -53,6 +66,12 @@ def test_a_null_of_a_deciding_key_is_a_question(tool: str, null: str) -> None:
     ("tool", "text"),
     [
         ("litgpt", LITGPT.replace("max_seq_length: 2048", "max_seq_length: null")),
+        ("nanotron", NANOTRON.replace("key_value_heads: 4", "key_value_heads: null")),
+        (
+            "gpt_neox",
+            NEOX.replace('"num-layers": 8,', '"num-layers": 8, "intermediate-size": null,'),
+        ),
+        ("olmo", OLMO.replace("mlp_hidden_size: 8192", "mlp_hidden_size: null")),
         ("megatron", SECTIONS.replace("global_batch_size: 128", "global_batch_size: null")),
     ],
 )

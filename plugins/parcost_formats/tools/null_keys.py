@@ -3,7 +3,7 @@
     parallelism: {tp: ~, pp: 2}
 
 A null is not the default of a tool: most stop at it. The file is read again with a number in its
-place. If that number is then a degree of parallelism, a micro-batch or a length, it is asked for.
+place. It is asked for if it is then a degree of parallelism, a batch or a size of the model.
 """
 
 from __future__ import annotations
@@ -21,17 +21,24 @@ _ENDINGS = (".yaml", ".yml", ".json")
 _NULL = re.compile(
     r"\b([A-Za-z_][\w.-]*)[\"']?[ \t]*:[ \t]+(null|Null|NULL|~)(?=[ \t]*(?:[,}\n#]|$))"
 )
-_MOST = 20  # keys of a file, each of which is read once more
+_MOST = 40  # keys of a file, each of which is read once more
 #: A usual value of each attribute that no null may decide.
 _DECIDING = {
-    **dict.fromkeys((f"layout.{one}" for one in ("tp", "pp", "cp", "ep")), "1"),
+    **dict.fromkeys((f"layout.{one}" for one in ("tp", "pp", "cp", "ep", "zero")), "1"),
+    "layout.dp": "8",
+    "model.layers": "32",
+    "model.hidden": "4096",
+    "model.heads": "32",
+    "model.ffn": "14336",
+    "model.vocabulary": "128256",
     "training.micro_batch": "1",
     "training.sequence": "8192",
     "training.global_batch": "256 sequences",
     "cluster.devices": "64",
 }
-_SMALL = r"(?:^|_)(?:tp|pp|cp|ep)(?:_|$)|paral|degree|axis|nodes|devices|processes|micro|mbs"
-_LARGE = r"batch|seq|len|size|gbs"
+_SMALL = r"(?:^|_)(?:tp|pp|cp|ep|dp)(?:_|$)|paral|degree|axis|nodes|devices|processes|micro|mbs"
+_SMALL += r"|layers?$|heads?$|zero"
+_LARGE = r"batch|seq|len|size|gbs|hidden|dim|ffn|embd|d_model|vocab"
 _WORDS = re.compile(f"({_SMALL})|{_LARGE}", re.IGNORECASE)
 
 
