@@ -247,6 +247,15 @@ def test_keys_that_depend_on_others(
         ),
         ({"model_type": "jamba"}, "`jamba`: Mamba layers are not in the language yet"),
         ({"hidden_size": "wide"}, "`hidden_size`: a whole number is expected"),
+        ({"hidden_size": [1]}, "`hidden_size`: a whole number is expected"),
+        ({"hidden_size": [8, 8, 8, 8]}, "`hidden_size`: a whole number is expected"),
+        ({"vocab_size": [1000]}, "`vocab_size`: a whole number is expected"),
+        ({"intermediate_size": [1024]}, "`intermediate_size`: a whole number is expected"),
+        (
+            {"intermediate_size": [1024, 1024]},
+            "`intermediate_size`: it lists 2 layers, and the model has 4",
+        ),
+        ({"intermediate_size": []}, "`intermediate_size`: a whole number is expected"),
         ({"hidden_size": True}, "`hidden_size`: a whole number is expected"),
         ({"attention_bias": 3}, "`attention_bias`: true or false is expected"),
         (
@@ -290,6 +299,14 @@ def test_what_no_model_can_say_is_an_error_at_its_key(
     assert f"error[import]: {message}" in done.err
     key = list(changes)[-1]
     line = 1 + text[: text.index(f'"{key}"')].count("\n")
+    assert f"config.json:{line}:" in done.err
+
+
+def test_a_null_size_leads_to_a_question_at_its_key(run_command: Run) -> None:
+    text = config_text(hidden_size=None)
+    done = run_command("import", "config.json", files={"config.json": text})
+    assert "`model.hidden` is not known: `hidden_size` is null" in done.err
+    line = 1 + text[: text.index('"hidden_size"')].count("\n")
     assert f"config.json:{line}:" in done.err
 
 

@@ -341,6 +341,23 @@ def test_how_the_job_runs(sections: dict[str, str], attributes: dict[str, str]) 
     assert attributes.items() <= values(read(toml(**sections))).items()
 
 
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        ("parallelism", "tensor_parallel_degree = [4]"),
+        ("parallelism", "pipeline_parallel_degree = [2]"),
+        ("parallelism", "data_parallel_shard_degree = [8]"),
+        ("training", "local_batch_size = [2]"),
+        ("training", "seq_len = [4096]"),
+    ],
+)
+def test_a_list_is_no_number(section: str, line: str) -> None:
+    text = toml(**{section: line})
+    (problem,) = Torchtitan().translate("run.toml", text).problems
+    assert f" [{line.partition('[')[2]} is " in problem.message
+    assert text[problem.start : problem.end] == line
+
+
 def float8_by(recipe: str) -> str:
     """Return a job in float8 whose scaling factors a *recipe* decides."""
     model = 'flavor = "405B"\nconverters = ["quantize.linear.float8"]'

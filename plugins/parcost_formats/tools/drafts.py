@@ -50,6 +50,18 @@ class Option:
         """The first text of its values."""
         return self.texts[0] if self.texts else ""
 
+    @property
+    def shown(self) -> str:
+        """Its values for a message."""
+        texts = ", ".join(self.texts) if isinstance(self.value, list) else " ".join(self.texts)
+        shown = f"[{texts}]" if isinstance(self.value, list) else texts
+        return shown[:40] or "nothing"
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it has one value, which is not in a list."""
+        return len(self.texts) == 1 and not isinstance(self.value, list)
+
     def evolve(self, **changes: Any) -> Option:
         """Return an option like this one, with *changes*."""
         return evolve(self, **changes)
@@ -276,9 +288,10 @@ class OptionSet:
         if option is None:
             return None
         text = option.text.replace("_", "")
-        if len(option.texts) != 1 or not text.isdecimal() or len(text) > 15 or int(text) < least:
+        known = option.is_single and text.isascii() and text.isdecimal() and len(text) <= 15
+        if not known or int(text) < least:
             expected = "a whole number" if not least else "a whole number of at least 1"
-            shown = " ".join(option.texts)[:40] or "nothing"
+            shown = option.shown
             self.draft.problem(option, f"{expected} is expected, but {shown} is given")
             return None
         return int(text)
@@ -292,8 +305,8 @@ class OptionSet:
             found = float(option.text)
         except ValueError:
             found = -1.0
-        if len(option.texts) != 1 or not 0 <= found < 1e15:
-            shown = " ".join(option.texts)[:40] or "nothing"
+        if not option.is_single or not 0 <= found < 1e15:
+            shown = option.shown
             self.draft.problem(option, f"a number is expected, but {shown} is given")
             return None
         return found

@@ -32,6 +32,8 @@ from parcost_formats.tools.tables import is_listed, value_of_pattern
 ABSENT = "not in the language yet"
 _MOST_UNKNOWN = 2000  # keys; a configuration has some tens
 _CORE = ("layers", "hidden", "heads", "vocabulary")
+#: Attributes that no file states layer by layer.
+_OF_MODEL = ("layers", "hidden", "vocabulary", "positions", "positions+2")
 #: Keys for the number of routed experts, in model types without a table.
 _NUMBER_OF_EXPERTS = re.compile(r"(?:num|n)_(?!.*(?:shared|active|selected|per_|group)).*experts?$")
 _NONE_AT_ZERO = (
@@ -107,7 +109,7 @@ class Configuration:
             value, why = self._value_of(key)
             if value is None:
                 continue
-            number = self._whole(key, value)
+            number = self._whole(key, value, by_layer=path not in _OF_MODEL)
             if number is None:
                 continue
             name, number = _scale(path, number)
@@ -372,8 +374,11 @@ class Configuration:
             if name in asked:
                 continue
             if setting is None:
-                key = next(k for k, path in numbers.items() if path == name)
-                self._question(name, f"`{key}` is not in the file", [])
+                keys = [key for key, path in numbers.items() if path == name]
+                key = next((one for one in keys if one in self._entries), keys[0])
+                why = "null" if key in self._entries else "not in the file"
+                near = key if key in self._entries else "model_type"
+                self._question(name, f"`{key}` is {why}", [], near)
             elif setting.assumption and not setting.key and self._draft.unknown:
                 self._question(
                     name,
@@ -404,17 +409,30 @@ class Configuration:
             return self._family.defaults[key], self._family.default_reason(key)
         return None, ""
 
-    def _whole(self, key: str, value: Any) -> int | None:
-        """Return an integer, also from a list of equal ones; report an error for other values."""
-        if isinstance(value, list) and value and all(one == value[0] for one in value):
-            value = value[0]
-        if isinstance(value, list):
+    def _whole(self, key: str, value: Any, *, by_layer: bool = False) -> int | None:
+        """Return an integer; report an error for other values.
+
+        *by_layer*: a list of equal integers, one for each layer, is that integer.
+        """
+        if by_layer and isinstance(value, list) and len(value) > 1:
+            layers = self._count_layers()
+            if layers not in (None, len(value)):
+                self._error(key, f"it lists {len(value)} layers, and the model has {layers}")
+                return None
+            value = value[0] if all(one == value[0] for one in value) else value
+        if by_layer and isinstance(value, list) and len(value) > 1:
             self._error(key, f"it differs between layers, which is {ABSENT}")
         elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**15:
             self._error(key, "a whole number is expected")
         else:
             return value
         return None
+
+    def _count_layers(self) -> Any:
+        """Return the number of layers as the file states it, None if it does not."""
+        numbers = {**TABLE["numbers"], **self._family.numbers}
+        stated = (self._entries[key].value for key in self._entries if numbers.get(key) == "layers")
+        return next((one for one in stated if one is not None), None)
 
     def _number(self, name: str) -> int | None:
         setting = self._settings.get(name)

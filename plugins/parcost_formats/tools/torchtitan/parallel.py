@@ -93,10 +93,9 @@ def integer(options: TitanOptions, name: str) -> int | None:
     option = options.get(name)
     if option is None:
         return None
-    if not re.fullmatch(r"-1|\d{1,15}", option.text) or option.text == "0":
-        options.draft.problem(
-            option, f"{option.text[:20] or 'nothing'} is not a number of at least 1"
-        )
+    known = option.is_single and re.fullmatch(r"-1|[0-9]{1,15}", option.text)
+    if not known or option.text == "0":
+        options.draft.problem(option, f"{option.shown[:20]} is not a number of at least 1")
         return None
     return int(option.text)
 
