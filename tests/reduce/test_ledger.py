@@ -16,8 +16,6 @@ from parcost.engine.reduce import evaluate, reduce
 from parcost.engine.study import SpecStudy
 from parcost.plugins.discovery import load
 
-from ..rows import try_each
-
 
 def line(outcome: Any, name: str) -> Any:
     return next(x for x in outcome.ledger if x.name == name)
@@ -240,7 +238,7 @@ def test_a_term_that_counts_stages_which_are_not_there_is_a_fault(make: Any) -> 
         reduce(pipeline, make.schedules["gpipe"], terms, memory)
 
 
-@try_each(
+@pytest.mark.parametrize(
     "kind, changes, complaint",
     [
         ("work", {"seconds": -1.0}, "`x` is negative"),

@@ -13,8 +13,6 @@ from parcost.contract.plugin import Plugin
 from parcost.engine.maxima import total
 from parcost.engine.reduce import reduce
 
-from ..rows import try_each
-
 
 def passes(make: Any, compute: Any, net: Any, **more: Any) -> list[Any]:
     """Return F, B and W that compute, and then communicate what nothing of their own hides."""
@@ -61,7 +59,7 @@ def test_devices_with_equal_passes_are_as_busy_as_their_own_pairs_leave_them(mak
     assert found.device_seconds == pytest.approx([32 * 30.0 - n * 6.0 for n in often])
 
 
-@try_each(
+@pytest.mark.parametrize(
     "compute, net, pair",
     [
         ((10.0, 10.0, 10.0), (0.0, 0.0, 0.0), 30.0),  # nothing to hide

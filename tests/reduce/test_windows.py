@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ..rows import try_each
-
 
 def line(outcome: Any, name: str, pass_: str = "F") -> Any:
     return next(x for x in outcome.ledger if (x.name, x.pass_) == (name, pass_))
@@ -57,7 +55,7 @@ def test_a_share_of_the_hosts_is_all_that_covers(make: Any) -> None:
     assert make.step(host, guest).step_seconds == 12.5
 
 
-@try_each(
+@pytest.mark.parametrize(
     "window, alone, seconds, step, hidden",
     [
         ("w", 0.25, 8.0, 12.0, 6.0),  # 2 s have no host, and 6 s hide under 10 s
@@ -97,7 +95,7 @@ def test_of_guests_on_different_resources_the_longest_counts(make: Any) -> None:
     assert [line(found, n).exposed for n in "ab"] == [3.0, 2.0]
 
 
-@try_each(
+@pytest.mark.parametrize(
     "compute, share, exposed",
     [
         (10.0, 0.75, 0.0),  # 12 of 14 s, and 9 of the 10 in which the link is idle

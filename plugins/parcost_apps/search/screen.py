@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from parcost_apps.search.sensitivity import Neighbour
 
 _ROWS = 8  # of the best layouts, unless the user asks for a number
-_ROWS_OF_CUTS = 4  # where the cut of the layers takes a second line
+_ROWS_OF_CUTS = 4  # where the cut takes a second line; one fewer if settings differ
 _SETS = 3  # of settings without a column
 _REASONS = 3  # layouts whose longer terms are listed
 _TERMS = 2
@@ -90,7 +90,8 @@ def _first_rows(best: Sequence[RankedLayout], space: Space) -> Sequence[RankedLa
     cut = any(_values(space, entry)[path] for entry in best[:_ROWS] for path in _cuts(space))
     for entry in best[: _ROWS_OF_CUTS if cut else _ROWS]:
         found.append(entry)
-        if len({_settings(space, x.layout.values, words) for x in found}) > _SETS:
+        sets = len({_settings(space, x.layout.values, words) for x in found})
+        if sets > _SETS or (cut and sets > 1 and len(found) == _ROWS_OF_CUTS):
             return found[:-1]
     return found
 

@@ -30,6 +30,7 @@ from parcost_apps.search.sensitivity import neighbours
 from parcost_apps.server.bodies import LONGEST_SEARCH_SECONDS, FormChange, SearchOrder
 from parcost_apps.server.form import BlockOrder, block_order, form_of
 from parcost_formats.rendering.diagnostics import as_data
+from parcost_formats.rendering.job import job_table
 from parcost_formats.rendering.judgments import verdicts
 from parcost_formats.rendering.rejection import Rejection, attempt
 from parcost_formats.rendering.report_page import report_page
@@ -269,7 +270,8 @@ def _summary(report: Report) -> Mapping[str, Any]:
     """Return the verdict and the first figures of a report, for the top of a page."""
     page = report_page(report, View(kind="screen", hints=False))
     verdict = next((item for item in page if isinstance(item, Line) and item.text), Line(""))
-    headlines = next((item for item in page if isinstance(item, Table)), None)
+    job = [*job_table(*report.results)]
+    headlines = next((one for one in page if isinstance(one, Table) and one not in job), None)
     rows = () if report.axes or headlines is None else headlines.rows
     figures = [f"{row.cells[0]} {row.cells[1]}" for row in rows if row.cells[0]]
     kept = [text for text in figures if text.startswith(_SUMMARY)] or figures[:2]
