@@ -85,7 +85,7 @@ class _Library(CodeLibrary):
             if kind != _TRAINER:
                 return made
             self._used = dict(_objects(made))
-            made = _copied(made, {})
+            made = _copy(made, {})
             self.trainers.append(made)
             return made
         given = [*call.arguments, *(one.value for one in call.keywords.values())]
@@ -156,13 +156,13 @@ def _objects(one: Entity) -> Iterator[tuple[int, tuple[Entity, Mapping[str, Any]
             yield from _objects(cell.value)
 
 
-def _copied(one: Entity, made: dict[int, Entity]) -> Entity:
+def _copy(one: Entity, made: dict[int, Entity]) -> Entity:
     """Return a copy of an object and of all in it: conditions around a trainer undo changes."""
     copy = made.setdefault(id(one), Entity(one.kind, one.node))
     for name, cell in one.cells.items():
         value = cell.value
         if isinstance(value, Entity):
-            value = made.get(id(value)) or _copied(value, made)
+            value = made.get(id(value)) or _copy(value, made)
         elif isinstance(value, dict):
             value = dict(value)
         copy.cells[name] = Cell(value, cell.node, cell.key, cell.why)
@@ -268,10 +268,11 @@ class _Keys:
                 continue
             self._add(key, one)
         if given.kind == _ARGUMENTS[1]:  # whose defaults are not those of SFTConfig
+            tool = self._rules["arguments_by"]
             for key, value in self._rules["of_training_arguments"].items():
                 if key not in self.entries and key not in self.unread:
                     self.entries[key] = JsonEntry(value, *self._python.place(trainer.node))
-                    self.assumed[key] = f"transformers 5: {key} is {str(value).lower()}"
+                    self.assumed[key] = f"{tool}: {key} is {str(value).lower()}"
 
     def _model(self, cell: Cell | None, trainer: Entity) -> None:
         """Add the model: its name, its types, and its quantization."""
@@ -322,12 +323,11 @@ class _Keys:
             self._problem(cell.node, f"the adapters are not followed: {what}")
             return
         self.entries["use_peft"] = JsonEntry(True, *self._python.place(given.node))
-        if "r" not in given.cells:
-            self.entries["lora_r"] = JsonEntry(8, *self._python.place(given.node))
-            self.assumed["lora_r"] = "PEFT 0.18: r is 8"
-        if "lora_dropout" not in given.cells:
-            self.entries["lora_dropout"] = JsonEntry(0, *self._python.place(given.node))
-            self.assumed["lora_dropout"] = "PEFT 0.18: lora_dropout is 0"
+        for name, value in self._rules["adapter_defaults"].items():
+            if name not in given.cells:
+                key = self._rules["adapters"][name]
+                self.entries[key] = JsonEntry(value, *self._python.place(given.node))
+                self.assumed[key] = f"{self._rules['adapters_by']}: {name} is {value}"
         for name, one in given.cells.items():
             renamed = self._rules["adapters"].get(name)
             if renamed:
