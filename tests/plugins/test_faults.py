@@ -372,16 +372,17 @@ def test_a_plugin_of_the_former_contract_gets_one_line_that_says_what_changed(
     assert "docs/plugins.md" in fault.message
 
 
-def test_a_plugin_of_another_version_of_the_contract_is_left_out() -> None:
+@pytest.mark.parametrize("version", [*range(parcost.API_VERSION), parcost.API_VERSION + 1])
+def test_a_plugin_of_another_version_of_the_contract_is_left_out(version: int) -> None:
     module = ModuleType("new")
 
     @hookimpl
     def terms() -> list[Once]:
         return []
 
-    vars(module).update(PARCOST_API=parcost.API_VERSION + 1, terms=terms)
+    vars(module).update(PARCOST_API=version, terms=terms)
     (fault,) = load(("new", module)).broken
-    assert f"needs version {parcost.API_VERSION + 1} of the contract" in fault.message
+    assert f"needs version {version} of the contract" in fault.message
     vars(module)["PARCOST_API"] = parcost.API_VERSION
     assert load(("new", module)).broken == ()
 

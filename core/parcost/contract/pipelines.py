@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from attrs import field
 
@@ -205,17 +205,6 @@ class Case:
             hop=slowest,
             hops_before=[across[x] for x in starts] if across else (),
         )
-
-    if not TYPE_CHECKING:  # types know what a case has
-
-        def __getattr__(self, name: str) -> object:
-            """Raise an error that names the version of the contract that removed an attribute."""
-            message = (
-                f"a case has no `{name}` in version 3 of the contract, but F, B and W by run of "
-                "equal stages; `PARCOST_API = 2` in a plugin adapts its schedules "
-                "(docs/plugins.md, Versions of the contract)"
-            )
-            raise AttributeError(message)
 
 
 def _sums(runs: Sequence[tuple[Real, Real]]) -> list[Real]:

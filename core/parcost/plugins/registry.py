@@ -30,7 +30,6 @@ from parcost.contract.plugin import Fault
 from parcost.contract.schema import BlockType, block_type
 from parcost.contract.validation import answer_types, expectation, items_of, problem
 from parcost.language.diagnostics import did_you_mean, one_line, quote, type_name
-from parcost.plugins import former
 from parcost.records import frozen
 
 if TYPE_CHECKING:
@@ -58,9 +57,6 @@ _FORMER_METHODS: Mapping[str, Sequence[str]] = {
 _ONE_ARGUMENT = ("limits", "closed_form", "spans", "lower_bound", "for_study")
 #: What algorithms of the first version had where ``closed_form`` is now.
 _FORMER_TEXTS = ("formula", "formula_for", "sees")
-#: Earlier versions whose plugins are adapted: hooks under former names, and cases of schedules.
-_FORMER_HOOKS = 3
-_SCHEDULES_BY_STAGE = 2
 _GUIDE = "docs/plugins.md, Versions of the contract,"
 
 #: A hook of a plugin: the plugin, the function, and the arguments that it takes.
@@ -151,34 +147,24 @@ def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Se
     while True:
         manager = _Manager(GROUP)
         manager.add_hookspecs(hookspecs)
-        manager.add_hookspecs(former)
         fault = next((f for plugin in left if (f := _register_one(manager, plugin))), None)
         if fault is None:
             break
         faults.append(fault)
         left = [plugin for plugin in left if plugin is not fault.plugin]
     by_name = {plugin.name: plugin for plugin in left}
-    found: dict[str, list[Hook]] = {}
-    for name, caller in vars(manager.hook).items():
-        if not name.startswith("_"):
-            found.setdefault(former.NEW_NAMES.get(name, name), []).extend(
-                _hook(name, by_name[impl.plugin_name], impl) for impl in caller.get_hookimpls()
-            )
+    found = {
+        name: [(by_name[x.plugin_name], x.function, x.argnames) for x in caller.get_hookimpls()]
+        for name, caller in vars(manager.hook).items()
+        if not name.startswith("_")
+    }
     return {name: sorted(hooks, key=lambda h: precedence(h[0])) for name, hooks in found.items()}
-
-
-def _hook(name: str, plugin: Plugin, implementation: pluggy.HookImpl) -> Hook:
-    """Return the hook of a plugin, adapted if it was written for a former version."""
-    function = implementation.function
-    if name == "memory" and _version(plugin) != API_VERSION:
-        function = former.memory_of_version_3(function)
-    return plugin, function, implementation.argnames
 
 
 def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:
     """Register *plugin*; return a fault if it is invalid, else None."""
-    wanted = _version(plugin)
-    if wanted not in (_SCHEDULES_BY_STAGE, _FORMER_HOOKS, API_VERSION):
+    members = vars(plugin.module) if isinstance(plugin.module, ModuleType) else {}
+    if (wanted := members.get("PARCOST_API", API_VERSION)) != API_VERSION:
         message = f"needs version {quote(wanted)} of the contract, and this is {API_VERSION}"
         return _fault(plugin, "registration", f"{message}; {_GUIDE} lists the changes")
     misfit = pluggy.PluginValidationError
@@ -198,12 +184,6 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
             message = f"marks `{name}` as a hook, and there is no such hook; {more}"
             return _fault(plugin, name, message)
     return None
-
-
-def _version(plugin: Plugin) -> Any:
-    """Return the version of the contract that *plugin* requires."""
-    members = vars(plugin.module) if isinstance(plugin.module, ModuleType) else {}
-    return members.get("PARCOST_API", API_VERSION)
 
 
 def _hook_of(error: pluggy.PluginValidationError) -> str:
@@ -245,10 +225,7 @@ def _offers_of(
             what = f"the block `{name}`" if hook == "blocks" else f"`{name}`"
             raise OfferError(f"offers {what}, which plugin {other} offers already")
         taken.add((hook, name))
-        if hook == "schedules" and _version(plugin) == _SCHEDULES_BY_STAGE:
-            yield hook, name, former.ScheduleOfVersion2(thing)
-        else:
-            yield hook, name, block_type(thing) if hook == "blocks" else thing
+        yield hook, name, block_type(thing) if hook == "blocks" else thing
 
 
 def _name(hook: str, thing: Any) -> str:

@@ -1,4 +1,4 @@
-"""Pictures and intervals of plugins: what their hooks name, and hooks of version 3 of the contract."""
+"""Pictures and intervals of plugins: their hooks get the arguments that they name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from parcost import (
     Figure,
     Formula,
     Interval,
-    Memory,
     Outcome,
     Result,
     Study,
@@ -70,11 +69,9 @@ def intervals(study: Study, outcome: Outcome) -> list[Interval]:
     return [Interval(name="mine", low=1.0, high=3.0, coverage=0.9, **ends)]
 
 
-def evaluate(version: int | None = None, **hooks: Callable[..., Any]) -> Result:
+def evaluate(**hooks: Callable[..., Any]) -> Result:
     module = ModuleType("mine")
     vars(module).update({name: hookimpl(do) for name, do in hooks.items()})
-    if version is not None:
-        vars(module)["PARCOST_API"] = version
     (scenario,) = load_text(SPEC, plugins=load(("mine", module)))
     return scenario.evaluate().result
 
@@ -83,31 +80,6 @@ def own_charts(result: Result) -> set[str]:
     assert not result.faults
     drawn = (*result.charts, *result.timeline_charts)
     return {chart.name for owner, chart in drawn if owner.name == "mine"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("version", [3, None])
-def test_hooks_of_version_3_are_called_as_before(version: int | None) -> None:
-    pictures = {"calculation_charts": of_calculations, "timeline_charts": of_timeline}
-    pictures |= {"charts": of_step, "point_charts": of_points}
-    result = evaluate(version, figures=figures, intervals=intervals, **pictures)
-    found = {figure.name: figure.value for owner, figure in result.figures if owner.name == "mine"}
-    assert found == {"mine": 2.0, "mine_low": 1.0, "mine_high": 3.0}
-    assert own_charts(result) == {"step", "calculations", "timeline"}
-
-
-@pytest.mark.parametrize(("version", "held"), [(2, True), (3, True), (None, False)])
-def test_memory_of_backward_is_held_to_its_end_in_former_versions(
-    version: int | None, held: bool
-) -> None:
-    term = Memory(name="mine", bytes_=1e9, formula=Formula(text="1 GB"), moments=("backward",))
-    result = evaluate(version, memory=lambda study: [term])  # noqa: ARG005
-    assert not result.faults
-    outcome = result.outcome
-    assert outcome is not None
-    (moments,) = outcome.memory_by_moment()
-    assert ("mine" in {line.name for line in moments["end_of_backward"]}) is held
-    assert "mine" in {line.name for line in moments["backward"]}
 
 
 @pytest.mark.slow
