@@ -16,7 +16,7 @@ from parcost_formats.tools.answers import answer_to, asked_attribute
 from parcost_formats.tools.drafts import Draft, Option, digits, key_of
 from parcost_formats.tools.file_importer import FileError, Place, error_at
 from parcost_formats.tools.json_text import JsonEntry, read_object
-from parcost_formats.tools.tables import is_listed, value_of_pattern
+from parcost_formats.tools.tables import is_listed, unknown_words, value_of_pattern
 from parcost_formats.tools.yaml_text import read_mapping
 
 __all__ = ["AUTO", "OFF", "TRUTHS", "SettingCollector", "cost_reason", "digits"]
@@ -330,6 +330,8 @@ class SettingCollector:
 
     def translation(self) -> Translation:
         """Return all that was found."""
+        for key, message, help in unknown_words(self._entries, self._table):
+            self.problem(key, message, help)
         if self._draft.problems:
             return self._draft.translation()
         self._draft.unknown += self._unread_keys()

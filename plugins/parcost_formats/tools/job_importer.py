@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parcost import Importer
@@ -44,4 +44,10 @@ class JobImporter(IncompleteJobImporter):
     def nullable(self) -> Sequence[str]:
         """Keys that are null where the tool has a value of its own for them."""
         found: Sequence[str] = table(self.name).get("nullable", {}).get("keys", ())
+        return found
+
+    @property
+    def factors(self) -> Mapping[str, str]:
+        """Attributes by keys that are one of their factors, for which the tool takes no null."""
+        found: Mapping[str, str] = table(self.name).get("factors", {})
         return found

@@ -12,7 +12,6 @@ from parcost_formats.tools.tables import table
 from parcost_formats.tools.yaml_text import read_mapping
 
 _TABLE = table("maxtext")
-_GATED = {("silu", "linear"), ("gelu", "linear"), ("swiglu",)}
 _OWN = "own"
 _EARLY_HEADS = "base_num_heads"  # of 2023, when every query head had keys and values
 _HEADS = ("heads", "kv_heads")
@@ -127,8 +126,8 @@ def read_model(found: SettingCollector) -> int | None:
         if on:
             found.set(block, name, "on", key)
     activations = found.value("mlp_activations", ["silu", "linear"])
-    if isinstance(activations, list) and tuple(activations) not in _GATED:
-        found.set(block, "gated", "off", "mlp_activations")
+    if activations != ["swiglu"] and isinstance(activations, list) and len(activations) < 2:
+        found.set(block, "gated", "off", "mlp_activations")  # one product for each activation
     return numbers.get("layers")
 
 

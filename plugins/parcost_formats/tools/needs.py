@@ -65,8 +65,7 @@ class IncompleteJobImporter(FileImporter):
     def read(self, file: ImportFile) -> Translation:
         """Return the blocks of a file, with variables of its script that change the network."""
         found = check_reserved_nodes(file, super().read(file))
-        nulls = [*ask_for_nulls(file, found, super().read, self.nullable)]
-        found = evolve(found, questions=[*found.questions, *nulls]) if nulls else found
+        found = ask_for_nulls(file, found, super().read, self.nullable, self.factors)
         small = any(one.attribute == NODE_SIZE for one in (*found.unknown, *found.missing))
         keys = [*list_network_variables(file, found, small_nodes=small)]
         return evolve(found, missing=[*found.missing, *keys]) if keys else found
@@ -75,6 +74,11 @@ class IncompleteJobImporter(FileImporter):
     def nullable(self) -> Collection[str]:
         """Keys that are null where the tool has a value of its own for them."""
         return ()
+
+    @property
+    def factors(self) -> Mapping[str, str]:
+        """Attributes by keys that are one of their factors, for which the tool takes no null."""
+        return {}
 
     def option_for(self, attribute: str, names: Collection[str]) -> str:
         """Return the option for an attribute; the fabric follows from the device of the job.

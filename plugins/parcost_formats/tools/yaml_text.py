@@ -45,7 +45,7 @@ def read_mapping(text: str) -> Mapping[str, JsonEntry]:
         message = f"{len(text):,} characters are more than the {LONGEST:,} of a configuration"
         raise YamlTextError(message, LONGEST)
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = _compose(text)
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark.index if error.problem_mark else 0
         reason = error.problem or str(error)
@@ -59,6 +59,30 @@ def read_mapping(text: str) -> Mapping[str, JsonEntry]:
     if root is None or _kind(root) != "map":
         raise YamlTextError("a mapping is expected", 0, len(text))
     return _EntryReader().entries(root)
+
+
+def _compose(text: str) -> Node | None:
+    """Return the tree of a text; composing ends at more nodes than its values and keys may have.
+
+    Raises:
+        YamlTextError: The text has more nodes.
+    """
+    import yaml
+
+    class CountingLoader(yaml.SafeLoader):  # type: ignore[misc]  # it has no types
+        """Counts the nodes of a text."""
+
+        nodes = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            self.nodes += 1
+            if self.nodes > 2 * MOST_VALUES:
+                at = self.peek_event().start_mark.index
+                raise YamlTextError(f"it has more than {MOST_VALUES:,} values", at)
+            return super().compose_node(parent, index)
+
+    found: Node | None = yaml.compose(text, Loader=CountingLoader)
+    return found
 
 
 def _kind(node: Node) -> str:

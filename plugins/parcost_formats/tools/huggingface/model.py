@@ -27,7 +27,7 @@ from parcost_formats.tools.huggingface.layers import (
     settings_of_full,
 )
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.tables import is_listed, value_of_pattern
+from parcost_formats.tools.tables import is_listed, unknown_words, value_of_pattern
 
 ABSENT = "not in the language yet"
 _MOST_UNKNOWN = 2000  # keys; a configuration has some tens
@@ -265,7 +265,9 @@ class Configuration:
     # Checks
 
     def _check_unsupported(self) -> None:
-        """Reject values that parcost cannot express."""
+        """Reject unknown words, and values that parcost cannot express."""
+        for key, message, help in unknown_words(self._entries, TABLE):
+            self._error(key, message, help)
         for key, what in TABLE["lacking"]["keys"].items():
             if is_set(self._entries, key):
                 shown = next((k for k in self._entries if k.startswith(key)), key)

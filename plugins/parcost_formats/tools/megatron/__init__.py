@@ -51,7 +51,13 @@ from parcost_formats.tools.megatron.training import EARLY_FRAMEWORKS, read_train
 from parcost_formats.tools.megatron.writer import MegatronWriter
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.shell.scripts import ARGUMENTS
-from parcost_formats.tools.tables import is_ignored, is_listed, table, value_of_pattern
+from parcost_formats.tools.tables import (
+    is_ignored,
+    is_listed,
+    table,
+    unknown_words,
+    value_of_pattern,
+)
 from parcost_formats.tools.yaml_text import read_mapping
 
 TOOL = "megatron"
@@ -258,8 +264,17 @@ def _of_tool(draft: Draft, job: ToolJob) -> Translation:
     options = ToolOptions(draft, job.options, job.version or _VERSION)
     _start(options, job)
     read_options(options, "megatron_core")
+    _check_words(draft, options.rest())
     list_other_options(draft, options.rest())
     return draft.translation()
+
+
+def _check_words(draft: Draft, options: Iterable[Option]) -> None:
+    """Report an error for each option whose value is not the name of a known function."""
+    named = {one.name: one for one in options if isinstance(one.value, str)}
+    last = {name: one.evolve(value=re.split("[.:]", one.value)[-1]) for name, one in named.items()}
+    for name, message, help in unknown_words(last, table(TOOL)):
+        draft.problem(named[name], message, help)
 
 
 def _start(options: ToolOptions, job: ToolJob) -> None:
@@ -324,6 +339,7 @@ def _of_recipe(
     if recipe.devices is not None:
         draft.set("cluster.devices", digits(int(recipe.devices.text)), recipe.devices)
     read_options(options, framework)
+    _check_words(draft, recipe.ignored)
     for option in recipe.ignored:
         draft.ignore(option, option.assumption)
     for option in recipe.unread:

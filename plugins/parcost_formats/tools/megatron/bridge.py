@@ -730,7 +730,8 @@ class _RecipeReader:
         option = self._option(name, cell).evolve(assumption=cell.why)
         if is_listed(attribute, _TABLE["ignored"]["names"]):
             if not cell.why:
-                found.ignored.append(option)
+                value = cell.value.name if isinstance(cell.value, DottedName) else cell.value
+                found.ignored.append(option.evolve(value=value))
             return
         value = cell.value
         if isinstance(value, DottedName) and value.name in _TABLE["constants"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import translate
 from functools import cache
 from importlib.resources import files
@@ -58,6 +58,29 @@ def _split(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...], 
     initial = tuple(one[:-1] for one, tail in wild if tail == "*")
     others = [translate(one) for one, tail in wild if tail != "*"]
     return names, initial, re.compile("|".join(others)) if others else None
+
+
+def unknown_words(
+    entries: Mapping[str, Any], rules: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield each key whose value is none of its words: the key, a message, and the known words.
+
+    ``[[known_words]]`` of the table *rules* has the *known* words of *keys*, which are patterns. A
+    key may have a list of them. An entry of *entries* has a ``value``.
+
+    >>> from types import SimpleNamespace
+    >>> rules = {"known_words": [{"keys": ["hidden_act"], "known": ["silu", "gelu"]}]}
+    >>> list(unknown_words({"hidden_act": SimpleNamespace(value="foo")}, rules))
+    [('hidden_act', '`foo` is not known', 'known: silu, gelu')]
+    """
+    for rule in rules.get("known_words", ()):
+        for key in [key for key in entries if is_listed(key, rule["keys"])]:
+            value = entries[key].value
+            given = value if isinstance(value, list) else [] if value is None else [value]
+            for one in given:
+                if one not in rule["known"]:
+                    help = f"known: {', '.join(rule['known'])}"
+                    yield key, f"`{str(one)[:40]}` is not known", help
 
 
 def find_shipped(rules: Mapping[str, Any], name: str) -> tuple[Mapping[str, object], str]:
