@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from parcost import Formula, Study, Work
-from parcost.engine.evaluation import diagnose, rules
 from parcost.engine.reduce import evaluate
+from parcost.engine.rules import diagnose, rules
 
 from ..rows import try_each
 

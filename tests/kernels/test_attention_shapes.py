@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import Study
-from parcost.engine.evaluation import diagnose
+from parcost.engine.rules import diagnose
 from parcost_plugins.vocabulary import Cluster
 
 from ..rows import try_each

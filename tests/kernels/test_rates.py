@@ -9,7 +9,7 @@ import pytest
 
 import parcost
 from parcost import Study
-from parcost.engine.evaluation import diagnose
+from parcost.engine.rules import diagnose
 from parcost_plugins.kernels.constant import ConstantKernels
 from parcost_plugins.kernels.rates import CoreRate
 from parcost_plugins.kernels.roofline import RooflineKernels

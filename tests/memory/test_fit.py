@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from parcost import Check, Formula, Memory, Study, Work
-from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
+from parcost.engine.rules import diagnose
 from parcost_plugins.vocabulary import Parameters, Training
 
 Bind = Callable[..., Study]

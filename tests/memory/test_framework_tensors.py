@@ -9,8 +9,8 @@ import pytest
 import parcost
 from parcost import Study
 from parcost.contract.terms import MOMENTS
-from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
+from parcost.engine.rules import diagnose
 
 from ..rows import try_each
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from parcost import Formula, Memory, Outcome, Study, Work
-from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
+from parcost.engine.rules import diagnose
 from parcost_plugins.memory import figures, fit, offload
 from parcost_plugins.schedules.interleaved import Interleaved
 from parcost_plugins.vocabulary import Parameters

@@ -8,7 +8,7 @@ import pytest
 
 import parcost
 from parcost import Study
-from parcost.engine.evaluation import diagnose
+from parcost.engine.rules import diagnose
 
 from ..rows import try_each
 

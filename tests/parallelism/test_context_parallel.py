@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import Memory, Result, Study, Work
-from parcost.engine.evaluation import diagnose
+from parcost.engine.rules import diagnose
 from parcost_plugins.vocabulary import Training
 from parcost_plugins.vocabulary.attention_mask import (
     attended_tokens,

@@ -14,7 +14,7 @@ import pytest
 
 import parcost
 from parcost import Study, Work
-from parcost.engine.evaluation import diagnose
+from parcost.engine.rules import diagnose
 from parcost_plugins.parallelism.context.exchange import exchange
 from parcost_plugins.parallelism.context.figures import _regime_text
 

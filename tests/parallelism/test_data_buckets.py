@@ -8,8 +8,8 @@ import pytest
 
 import parcost
 from parcost import Formula, Study, Work
-from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
+from parcost.engine.rules import diagnose
 from parcost_plugins.calculators.data.buckets import exposed_seconds
 from parcost_plugins.vocabulary import Parameters
 

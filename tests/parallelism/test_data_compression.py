@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from parcost import Study
-from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
+from parcost.engine.rules import diagnose
 from parcost_plugins.vocabulary import Parameters
 
 from ..evaluation import calculate

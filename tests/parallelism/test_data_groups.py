@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from parcost import Formula, Study, Work
-from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
+from parcost.engine.rules import diagnose
 from parcost.language.diagnostics import Severity
 from parcost_plugins.parallelism.data.shard_groups import _groups
 from parcost_plugins.vocabulary import Layout, LocalUpdates, Parameters, Sharding

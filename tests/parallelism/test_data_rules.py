@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parcost.engine.evaluation import diagnose
+from parcost.engine.rules import diagnose
 from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Parameters
 

@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import LONGEST_ORDER, Edge, Op, PipelineShape, Schedule, Study, Work
-from parcost.engine.evaluation import diagnose
+from parcost.engine.rules import diagnose
 from parcost_plugins.parallelism.pipeline import _ways_to_divide
 
 from ..rows import try_each

@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import Check, Op, Scenario, Schedule, Study, Work, hookimpl
-from parcost.engine.evaluation import diagnose
+from parcost.engine.rules import diagnose
 from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Gemm
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, HEAD_COLUMNS, MLP_COLUMNS

@@ -27,7 +27,7 @@ from parcost import (
     formula,
     hookimpl,
 )
-from parcost.engine.evaluation import diagnose
+from parcost.engine.rules import diagnose
 from parcost.plugins.discovery import load
 from parcost_plugins.parallelism.tensor.weight_gradients import defers_weight_gradients
 from parcost_plugins.vocabulary import Gemm

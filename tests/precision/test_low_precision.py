@@ -7,7 +7,7 @@ import pytest
 
 import parcost
 from parcost import Memory, Once, Result, Study, Work
-from parcost.engine.evaluation import diagnose
+from parcost.engine.rules import diagnose
 
 from ..rows import mark_most, try_each
 

@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import Diagnostic, Study
-from parcost.engine.evaluation import diagnose, rules
+from parcost.engine.rules import diagnose, rules
 
 from ..rows import mark_most, try_each
 

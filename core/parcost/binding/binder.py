@@ -142,8 +142,6 @@ class Binder(Binding):
             help: str | None = None
             if several:
                 help = "there is " + ", ".join(f"`{one}`" for one in several)
-            former = definition.type.former if definition is not None else {}
-            help = former.get(name, help)
             help = help or self._alias_help(steps, name, definition)
             ends = {p.partition(".")[2]: None for p in known if p.count(".") > 1}
             help = help or _suggest(path, [*{**known, **ends}])
@@ -180,7 +178,7 @@ class Binder(Binding):
             return None
         other, instead = aliased
         block = ".".join(steps) if other == kind else other
-        return f"write `{block}.{instead}`"
+        return f"write `{instead}`" if "{" in instead else f"write `{block}.{instead}`"
 
     def inner(self, definition: Definition, step: str) -> Definition | None:
         """Return the block called *step* in *definition*, or the target of attribute *step*."""

@@ -51,21 +51,15 @@ def convert(
     expressions.binder.mark_structural(value.axes)
     if field.kind == "integers":
         return BoundValue(value, _integers(value, node, field), origin)
-    if not isinstance(value, v.Symbol):
-        raise SpecError([_wrong_kind(expressions, node, value, field)])
-    what = value.what
-    if field.kind == "reference":
-        if not isinstance(what, Definition):
-            raise SpecError([_wrong_kind(expressions, node, value, field)])
+    what = value.what if isinstance(value, v.Symbol) else None
+    if field.kind == "reference" and isinstance(what, Definition):
         return BoundValue(value, expressions.binder.object(what), origin)
-    if isinstance(what, Definition) or not isinstance(what, str):
+    if field.kind == "reference" or not isinstance(what, str):
         raise SpecError([_wrong_kind(expressions, node, value, field)])
     if field.kind != "text" and what not in expressions.names.choices(field):
         span = node.value.span
         raise SpecError([expressions.names.wrong_word(what, span, node.name.text, field)])
-    if field.kind == "switch":
-        return BoundValue(value, what == "on", origin)
-    return BoundValue(value, what, origin)
+    return BoundValue(value, what == "on" if field.kind == "switch" else what, origin)
 
 
 def is_literal(node: s.Attribute, field: Field, bound: BoundValue) -> bool:

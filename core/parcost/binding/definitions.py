@@ -349,8 +349,7 @@ def _unknown_attribute(
     listed = f"it has {', '.join(f'`{n}`' for n in known[:_MOST_NAMES])}{more}"
     message = f"`{kind}` has no attribute `{name}`"
     help = (
-        types[kind].former.get(name)
-        or alias_hint(name, kind, types)
+        alias_hint(name, kind, types)
         or _by_registry(name, fields)
         or _elsewhere(name, types)
         or _as_block(name, types)

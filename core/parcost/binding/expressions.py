@@ -131,10 +131,6 @@ class Expressions:
             return None
 
     def _list(self, node: s.List, scope: Scope) -> v.Value:
-        if not node.items:
-            if scope.field is not None and scope.field.kind == "integers":
-                return v.Items(())
-            raise error_at("empty-list", _EMPTY, node.span, help=_FILL)
         field = scope.field
         items = tuple(self.evaluate(item, scope) for item in node.items)
         nested = any(isinstance(item, s.List) for item in node.items)

@@ -335,10 +335,8 @@ class Loader:
             case s.Attribute():
                 add_let(item, module.lets, module.diagnostics)
             case s.Claim():
-                message, help = (
-                    "a claim must be inside `expect`",
-                    f"write `expect {{ {item.span.text} }}`",
-                )
+                message = "a claim must be inside `expect`"
+                help = f"write `expect {{ {item.span.text} }}`"
                 module.diagnostics.append(problem("misplaced-claim", message, item.span, help=help))
             case s.Statement():
                 self._statement(item, module, root)

@@ -108,10 +108,8 @@ class Binding(ABC):
         self, name: str, node: s.Attribute, others: list[tuple[int, str, Span]]
     ) -> None:
         """Report that the value of *name* depends on itself; *others* are the names in between."""
-        message, also = (
-            f"`{name}` depends on itself",
-            [(at, "part of the cycle") for _, _, at in others],
-        )
+        message = f"`{name}` depends on itself"
+        also = [(at, "part of the cycle") for _, _, at in others]
         label = "needs its own value" if not others else "part of the cycle"
         self.diagnostics.append(problem("circular", message, node.name.span, label, also=also))
 

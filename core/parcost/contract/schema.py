@@ -90,7 +90,6 @@ class BlockType:
     schema: type
     fields: Mapping[str, Field]
     defaults: Mapping[str, Any]  # as declared: a value, None, or an expression
-    former: Mapping[str, str]  # attributes that it had once, and what to write instead
     aliases: Mapping[str, str] = MappingProxyType({})  # names of other tools, and those of here
     any_of: Mapping[tuple[str, ...], str] = MappingProxyType({})  # attributes that rules ask for
     example: str = ""  # a block to copy, on one line
@@ -262,7 +261,6 @@ def block(
     *,
     label: str = "optional",
     inside: str = "",
-    former: Mapping[str, str] = MappingProxyType({}),
     aliases: Mapping[str, str] = MappingProxyType({}),
     any_of: Mapping[tuple[str, ...], str] = MappingProxyType({}),
     example: str = "",
@@ -272,12 +270,12 @@ def block(
 
     *label* says whether a block has one ("required", "optional", "none"); *inside* is the kind of
     its outer block, if it is nested. A labelled block's object has its label as ``.label``.
-    *former* maps attributes of earlier versions to the help in a diagnostic. *aliases* maps names
-    in other tools to attributes: ``{"vocab_size": "vocabulary"}``. *any_of* are groups of
-    attributes of which rules need one, each with the help to print. *example* is a block to copy,
-    shown if a study lacks one. *used_with* says what attributes need to have an effect:
-    ``{("chunks",): "`overlap.tensor = pipelined`"}``; the key ``()`` stands for all other
-    attributes. One that is written and that no plugin reads is a warning with this help.
+    *aliases* maps names in other tools, or in earlier versions, to attributes: ``{"vocab_size":
+    "vocabulary"}``. *any_of* are groups of attributes of which rules need one, each with the help
+    to print. *example* is a block to copy, shown if a study lacks one. *used_with* says what
+    attributes need to have an effect: ``{("chunks",): "`overlap.tensor = pipelined`"}``; the key
+    ``()`` stands for all other attributes. One that is written and that no plugin reads is a
+    warning with this help.
     """
 
     def make(cls: type[T]) -> type[T]:
@@ -299,7 +297,6 @@ def block(
             schema=made,
             fields={**(base.fields if base else {}), **fields},
             defaults={**(base.defaults if base else {}), **defaults},
-            former=former,
             aliases=aliases,
             any_of=any_of,
             example=example,

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from attrs import field
 
@@ -54,14 +54,7 @@ if TYPE_CHECKING:
 
 Pass = Literal["F", "B", "W", "R"]
 Moment = Literal["forward", "backward", "loss", "end_of_backward", "optimizer", "gather"]
-MOMENTS: tuple[Moment, ...] = (
-    "forward",
-    "backward",
-    "loss",
-    "end_of_backward",
-    "optimizer",
-    "gather",
-)
+MOMENTS: tuple[Moment, ...] = get_args(Moment)
 
 
 class Cause(str):

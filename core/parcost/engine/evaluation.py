@@ -22,20 +22,17 @@ from parcost.engine import reduce
 from parcost.engine.attribute_reads import unread_checks
 from parcost.engine.details import Details
 from parcost.engine.rules import (
-    Rules,
     by_effect,
     diagnose,
     diagnose_points,
     gather,
-    message_at,
     number_checks,
     point_diagnostic,
-    rules,
 )
 from parcost.engine.shapes import valid_answers, validate_shapes
 from parcost.engine.study import SpecStudy
 from parcost.engine.trace import replay_activities
-from parcost.expectations.claims import Claims, KnownFigures, expectations
+from parcost.expectations.claims import Claims, expectations
 from parcost.numeric import all_of, any_of, quiet
 from parcost.report.result import Expectation, Result
 from parcost.report.verdict import RULES
@@ -43,21 +40,6 @@ from parcost.report.verdict import RULES
 T = TypeVar("T")
 #: What plugins gave, each with its plugin.
 Stamped: TypeAlias = "Sequence[tuple[Plugin, T]]"
-
-__all__ = [
-    "Rules",
-    "by_effect",
-    "check_claims",
-    "diagnose",
-    "diagnose_points",
-    "duration_check",
-    "evaluate",
-    "expectations",
-    "gather",
-    "message_at",
-    "rejection",
-    "rules",
-]
 
 LONGEST_SECONDS = 1e15  # thirty million years: longer than anything that runs
 LARGEST_BYTES = 1e30
@@ -74,9 +56,7 @@ def evaluate(
 ) -> Result:
     """Return the result of a study that breaks no rule; *warnings* join its diagnostics."""
     if study.trains and not any_of((ends := duration_check(study)).holds):
-        return rejection(
-            study, [*warnings, ends], at
-        )  # before it is added up to what is not a number
+        return rejection(study, [*warnings, ends], at)  # its sums would not be numbers
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
     details = Details(study, outcome)
     shown, intervals = _figures(study, outcome)
@@ -87,29 +67,47 @@ def evaluate(
         failed = [*failed, *undefined.failed]
         outcome = evolve(outcome, feasible=outcome.feasible & undefined.holds, failed=failed)
         details = Details(study, outcome)
-    figures = [*shown, *calculation_figures(study)]
-    judged = expectations(claims, _known_figures(study, details, figures, intervals))
+    result = _with_figures(study, outcome, details, shown, intervals)
+    judged = expectations(claims, result)
+    printed = {figure.name for _, figure in result.figures}
+    claimed = dict.fromkeys(c.figure.name for c in judged if c.figure.name not in printed)
+    known = {f.name: (plugin, f) for plugin, f in details.figures_called(list(claimed))}
     found = [diagnose_points(check, study, at) for check in by_effect(failed)]
     feasible = True if outcome is None else outcome.feasible
     judged = [_claim_at_points(claim, study, at, feasible) for claim in judged]
     found += [claim.diagnostic for claim in judged if claim.diagnostic is not None]
     if outcome is not None:
         outcome = evolve(outcome, faults=(*study.plugins.broken, *study.faults))
+    return evolve(
+        result,
+        outcome=outcome,
+        figures=(*result.figures, *map(known.__getitem__, claimed)),
+        expectations=judged,
+        diagnostics=found,
+        at=at,
+        make_sections=lambda brief: sections(study, outcome, brief=brief),
+        make_charts=lambda: charts(study, outcome),
+        make_timeline_charts=lambda: timeline_charts(study, outcome),
+    )
+
+
+def _with_figures(
+    study: Study,
+    outcome: Outcome | None,
+    details: Details,
+    shown: Stamped[Figure],
+    intervals: Stamped[Interval],
+) -> Result:
+    """Return the result of a valid study with its figures, before claims are judged by them."""
     return Result(
         study=study,
         outcome=outcome,
         legal=True,
-        figures=tuple(figures),
+        figures=(*shown, *calculation_figures(study)),
         intervals=intervals,
-        expectations=judged,
-        diagnostics=found,
-        at=at,
         make_details=details.all_figures,
         find_details=details.figures_called,
         make_missing=lambda: missing_figures(study),
-        make_sections=lambda brief: sections(study, outcome, brief=brief),
-        make_charts=lambda: charts(study, outcome),
-        make_timeline_charts=lambda: timeline_charts(study, outcome),
     )
 
 
@@ -143,26 +141,9 @@ def check_claims(claims: Claims, study: SpecStudy) -> None:
             return
         outcome = reduce.evaluate(study)
     shown, intervals = _figures(study, outcome)
-    figures = [*shown, *_bounds(shown, intervals), *calculation_figures(study)]
-    known = _known_figures(study, Details(study, outcome), figures, intervals)
+    shown += _bounds(shown, intervals)
+    known = _with_figures(study, outcome, Details(study, outcome), shown, intervals)
     expectations(claims, known)
-
-
-def _known_figures(
-    study: Study,
-    details: Details,
-    figures: list[tuple[Plugin, Figure]],
-    intervals: Stamped[Interval],
-) -> KnownFigures:
-    return KnownFigures(
-        figures,
-        details.all_figures,
-        details.figures_called,
-        study.faults,
-        intervals,
-        missing=lambda: missing_figures(study),
-        absences=study.plugins.absences,
-    )
 
 
 def calculation_figures(study: Study) -> list[tuple[Plugin, Figure]]:

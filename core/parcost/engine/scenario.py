@@ -23,8 +23,16 @@ from parcost.contract.importers import ForeignSource
 from parcost.engine import evaluation
 from parcost.engine.attribute_reads import record, written_attributes
 from parcost.engine.point_diagnostics import PointDiagnostic, PointNames, merge, merge_diagnostics
+from parcost.engine.rules import (
+    Rules,
+    by_effect,
+    diagnose_points,
+    gather,
+    message_at,
+    rules,
+)
 from parcost.engine.study import SpecStudy
-from parcost.expectations.claims import Claims
+from parcost.expectations.claims import Claims, expectations
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
@@ -218,18 +226,15 @@ class Scenario:
         points = 0
         for at, study, indices in self._groups():
             with quiet():
-                rules = evaluation.rules(study)
-            good = good and all_of(rules.holds)
-            some = some or any_of(rules.holds)
+                judged = rules(study)
+            good = good and all_of(judged.holds)
+            some = some or any_of(judged.holds)
             points += len(study.axes[0][1]) if study.axes else 1
-            found += [
-                evaluation.diagnose_points(check, study, at)
-                for check in evaluation.by_effect(rules.failed)
-            ]
+            found += [diagnose_points(check, study, at) for check in by_effect(judged.failed)]
             found += [
                 Diagnostic("plugin-fault", str(fault), place=self.path) for fault in study.faults
             ]
-            if any_of(rules.holds) and written_attributes(study):
+            if any_of(judged.holds) and written_attributes(study):
                 found += self._unread_warnings(at, study, indices)
         found = self._at_points(found, points, some)
         try:
@@ -237,7 +242,7 @@ class Scenario:
                 with quiet():
                     evaluation.check_claims(self._claims, self.first)
             else:
-                evaluation.expectations(self._claims)
+                expectations(self._claims)
         except SpecError as error:
             raise SpecError([*found, *error.diagnostics]) from error
         return found
@@ -352,12 +357,12 @@ class Scenario:
             yield result
             return
         with quiet():
-            rules = evaluation.rules(study)
-        if not any_of(rules.holds):
-            yield evaluation.rejection(study, rules.failed, at)
+            judged = rules(study)
+        if not any_of(judged.holds):
+            yield evaluation.rejection(study, judged.failed, at)
             return
-        infeasible = self._infeasible(points, rules)
-        for part in _points_by_levels(study, rules.holds):
+        infeasible = self._infeasible(points, judged)
+        for part in _points_by_levels(study, judged.holds):
             kept = {k: i if isinstance(i, int) else i[part] for k, i in points.items()}
             yield self._result_of_part(at, kept, infeasible)
             infeasible = ()
@@ -367,9 +372,7 @@ class Scenario:
     ) -> Result:
         """Return the result of the *points* with a finite step time, or of all if none has one."""
         with quiet(), record(self._bind(points)[0]) as study:
-            ends = evaluation.gather(
-                [evaluation.duration_check(study)] if study.trains else [], study
-            )
+            ends = gather([evaluation.duration_check(study)] if study.trains else [], study)
             if all_of(ends.holds) or not any_of(ends.holds):
                 return evolve(self._result(at, study), infeasible=infeasible)
         kept = {k: i if isinstance(i, int) else i[ends.holds] for k, i in points.items()}
@@ -377,25 +380,23 @@ class Scenario:
 
     def _result(self, at: Mapping[str, Any], study: SpecStudy) -> Result:
         """Return the result of a *study* of which all points may run, or none."""
-        rules = evaluation.rules(study)
-        if not any_of(rules.holds):
-            return evaluation.rejection(study, rules.failed, at)
-        warnings = [check for check in rules.failed if check.severity == "warning"]
+        judged = rules(study)
+        if not any_of(judged.holds):
+            return evaluation.rejection(study, judged.failed, at)
+        warnings = [check for check in judged.failed if check.severity == "warning"]
         result = evaluation.evaluate(self._claims, study, warnings, at)
         found = [d for d in self.warnings if d.severity is Severity.WARNING]
         return evolve(result, diagnostics=[*found, *result.diagnostics])
 
-    def _infeasible(
-        self, points: Mapping[int, Any], rules: evaluation.Rules
-    ) -> Sequence[Infeasible]:
+    def _infeasible(self, points: Mapping[int, Any], judged: Rules) -> Sequence[Infeasible]:
         """Return the points that break some rule, with the messages of the rules."""
         import numpy as np
 
         swept = [axis for axis in self._probe[1] if not isinstance(points[axis.key], int)]
         found: dict[int, list[str]] = {}
-        for broken, check in rules.reasons:
+        for broken, check in judged.reasons:
             for i in np.flatnonzero(broken):
-                found.setdefault(int(i), []).append(evaluation.message_at(check, int(i)))
+                found.setdefault(int(i), []).append(message_at(check, int(i)))
         return [
             Infeasible(
                 at={axis.name: axis.values[int(points[axis.key][i])] for axis in swept},

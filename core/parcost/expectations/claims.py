@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parcost.binding.binder import Binder
@@ -11,7 +11,6 @@ from parcost.binding.modules import Module
 from parcost.binding.scope import Scope
 from parcost.binding.values import Quantity, number
 from parcost.contract.figures import Figure, Interval
-from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.schema import BlockType
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
@@ -20,58 +19,14 @@ from parcost.language.numbers import quantity
 from parcost.language.units import BITS, BYTES, DECIMAL, ONE, unit
 from parcost.numeric import all_of
 from parcost.records import frozen
-from parcost.report.figures import interval_of
-from parcost.report.result import Expectation, missing_message
+from parcost.report.figures import figures_by_name, interval_of, select
+from parcost.report.result import Expectation, Result, missing_message
 
 #: The words behind a measured value that is to lie in the interval of a figure.
 WITHIN = "within interval"
 _EQUALITIES = ("=", "==")
 _MOST_NAMES = 8  # in a message
 _MOST_ERRORS = 100
-
-
-@frozen(eq=False)
-class KnownFigures:
-    """The figures that claims may name: *shown* ones, and *more* that are computed on demand.
-
-    *find* returns the figures on demand with the given names, and may return more. A figure that a
-    claim names is printed too.
-    """
-
-    shown: list[tuple[Plugin, Figure]]
-    more: Callable[[], Sequence[tuple[Plugin, Figure]]]
-    find: Callable[[Sequence[str]], Sequence[tuple[Plugin, Figure]]]
-    faults: Sequence[Fault] = ()
-    intervals: Sequence[tuple[Plugin, Interval]] = ()
-    missing: Callable[[], Mapping[str, str]] = dict
-    absences: Sequence[str] = ()  # of plugins without a part, whose figures may be claimed
-
-    @property
-    def notes(self) -> list[str]:
-        """A sentence for each plugin that failed or is left out, whose figures may be claimed."""
-        return [
-            *(f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in self.faults),
-            *self.absences,
-        ]
-
-    def figure(self, name: str) -> Figure | None:
-        """Return the figure called *name*, or None."""
-        for _, figure in self.shown:
-            if figure.name == name:
-                return figure
-        for by, figure in self.find([name]):
-            if figure.name == name:
-                self.shown.append((by, figure))
-                return figure
-        return None
-
-    def interval(self, name: str) -> Interval | None:
-        """Return the interval of the figure called *name*, or None."""
-        return next((interval for _, interval in self.intervals if interval.name == name), None)
-
-    def names(self) -> list[str]:
-        """Return the names of all figures."""
-        return list(dict.fromkeys(figure.name for _, figure in (*self.shown, *self.more())))
 
 
 @frozen(eq=False)
@@ -87,7 +42,7 @@ class Claims:
         return not any(block.items for block, _ in self.blocks)
 
 
-def expectations(claims: Claims, known: KnownFigures | None = None) -> Sequence[Expectation]:
+def expectations(claims: Claims, known: Result | None = None) -> Sequence[Expectation]:
     """Return the claims with their results; without *known*, only check that they bind."""
     found: list[Expectation] = []
     problems: list[Diagnostic] = []
@@ -149,13 +104,12 @@ def _judge_claim(
     claim: s.Claim,
     wanted: Quantity,
     slack: Quantity | None,
-    known: KnownFigures,
+    known: Result,
     types: Mapping[str, BlockType],
 ) -> Expectation:
     name, relation = claim.name, claim.relation
-    figure = known.figure(name.text)
-    if figure is None:
-        names, missing = known.names(), known.missing()
+    if not (found := select(known, [name.text])):
+        names, missing = list(figures_by_name(known)), known.missing
         last = name.text.rpartition(".")[2]
         kinds = " and of ".join(kinds_having(last, types)[:3])
         elsewhere = f"`{last}` is an attribute of {kinds}; " if kinds else ""
@@ -165,7 +119,8 @@ def _judge_claim(
             if name.text in missing
             else did_you_mean(name.text, [*names, *missing]) or elsewhere + _figure_names(names)
         )
-        raise error_at("unknown-name", message, name.span, notes=known.notes, help=help)
+        raise error_at("unknown-name", message, name.span, notes=_absences(known), help=help)
+    figure = found[0]
     dimension = unit(figure.unit)[1] if figure.unit else ONE
     if wanted.dimension != dimension:
         raise SpecError([_other_dimension(claim, wanted, figure.unit)])
@@ -237,7 +192,7 @@ def _other_dimension(claim: s.Claim, wanted: Quantity, unit_: str) -> Diagnostic
     return problem(id, message, value, help=help)
 
 
-def _interval(claim: s.Claim, figure: Figure, known: KnownFigures) -> Interval:
+def _interval(claim: s.Claim, figure: Figure, known: Result) -> Interval:
     """Return the interval of *figure*, for a claim that refers to it."""
     found = known.interval(figure.name)
     if found is None:
@@ -245,8 +200,14 @@ def _interval(claim: s.Claim, figure: Figure, known: KnownFigures) -> Interval:
         listed = f"{' and '.join(having)} have one; " if having else ""
         message = f"`{figure.name}` has no interval"
         help = f"{listed}write a tolerance, such as `+- 5 %`"
-        raise error_at("no-interval", message, claim.span, notes=known.notes, help=help)
+        raise error_at("no-interval", message, claim.span, notes=_absences(known), help=help)
     return found
+
+
+def _absences(known: Result) -> list[str]:
+    """Return a sentence for each plugin whose figures are missing: it failed or is left out."""
+    failed = [f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.study.faults]
+    return [*failed, *known.study.plugins.absences]
 
 
 def _holds_within(interval: Interval, value: float) -> Any:

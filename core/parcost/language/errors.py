@@ -9,11 +9,13 @@ ParcostError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import ParamSpec
 
 from parcost.language.diagnostic_text import render
 from parcost.language.diagnostics import Diagnostic, one_line, problem, type_name
-from parcost.language.text import Span
+
+P = ParamSpec("P")
 
 
 class ParcostError(Exception):
@@ -31,18 +33,12 @@ class SpecError(ParcostError):
         return "\n\n".join(render(d) for d in self.diagnostics)
 
 
-def error_at(
-    id: str,
-    message: str,
-    span: Span,
-    label: str = "",
-    *,
-    help: str | None = None,
-    notes: Iterable[str] = (),
-    also: Iterable[tuple[Span, str]] = (),
-) -> SpecError:
-    """Return an error with one diagnostic about one span, and optionally *also* about others."""
-    return SpecError([problem(id, message, span, label, help=help, notes=notes, also=also)])
+def error_of(make: Callable[P, Diagnostic]) -> Callable[P, SpecError]:
+    """Return *make* as a function that returns its diagnostic as an error."""
+    return lambda *values, **options: SpecError([make(*values, **options)])
+
+
+error_at = error_of(problem)
 
 
 class MissingExtraError(SpecError):

@@ -46,17 +46,6 @@ REGISTRIES = tuple(
     if hasattr(spec, f"{GROUP}_spec") and not spec.__code__.co_argcount
 )
 
-#: Methods by which objects of the first version of the contract are known, which had no classes.
-_FORMER_METHODS: Mapping[str, Sequence[str]] = {
-    "collectives": ("seconds",),
-    "schedules": ("order",),
-    "kernels": ("price",),
-    "exporters": ("write", "save"),
-}
-#: Optional methods of schedules, which take one object.
-_ONE_ARGUMENT = ("limits", "closed_form", "spans", "lower_bound", "for_study")
-#: What algorithms of the first version had where ``closed_form`` is now.
-_FORMER_TEXTS = ("formula", "formula_for", "sees")
 _GUIDE = "docs/plugins.md, Versions of the contract,"
 
 #: A hook of a plugin: the plugin, the function, and the arguments that it takes.
@@ -243,49 +232,16 @@ def _name(hook: str, thing: Any) -> str:
         return _word(block_type(thing).kind)
     expected = expectation(hook)
     if not issubclass(type(thing), answer_types(hook)):
-        if any(method in _members(thing) for method in _FORMER_METHODS.get(hook, ())):
-            raise OfferError(_former(thing, f"it must now derive from `parcost.{expected}`"))
-        raise OfferError(f"returned {type_name(thing)} where {expected} is expected")
+        wrong = f"returned {type_name(thing)}, which does not derive from `{expected}`"
+        raise OfferError(f"{wrong}; {_GUIDE} lists the changes")
     name = _word(thing.name)
     if isinstance(thing, Record) and (wrong := problem(thing)):
         raise OfferError(wrong)
-    for method in _ONE_ARGUMENT if hook == "schedules" else ():
-        if _count_required(_members(thing)[method]) > 2:
-            now = "now takes one object with stages, chunks, micro-batches and times"
-            raise OfferError(_former(thing, f"`{method}` {now}"))
-    for text in _FORMER_TEXTS if hook == "collectives" else ():
-        if text in _members(thing):
-            raise OfferError(_former(thing, f"`{text}` is now part of `closed_form`"))
     names = thing.operations if hook == "collectives" else ()
     is_list = isinstance(names, (frozenset, set, tuple, list))
     if not is_list or not all(isinstance(one, str) for one in names):
         raise OfferError(f"returned `{name}`, whose `operations` are not a set of names")
     return name
-
-
-def _former(thing: Any, change: str) -> str:
-    """Return the error for an object that is written for a former version of the contract."""
-    return (
-        f"returned {type_name(thing)}, written for version 1 of the contract: "
-        f"{change}; {_GUIDE} lists the changes"
-    )
-
-
-def _members(thing: Any) -> Mapping[str, Any]:
-    """Return the attributes of an object and its classes, by name."""
-    kinds = [vars(kind) for kind in reversed(type(thing).__mro__)]
-    try:
-        own = vars(thing)
-    except TypeError:  # it has slots
-        own = {}
-    return {name: value for members in (*kinds, own) for name, value in members.items()}
-
-
-def _count_required(method: Any) -> int:
-    """Return the number of required arguments of a method, with self; 0 if it is not a function."""
-    if not isinstance(method, FunctionType):
-        return 0
-    return method.__code__.co_argcount - len(method.__defaults__ or ())
 
 
 def _word(name: Any) -> str:

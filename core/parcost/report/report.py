@@ -8,16 +8,16 @@ result for each value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from parcost.language.diagnostics import Diagnostic
+from parcost.language.numbers import quantity
 from parcost.records import record
 from parcost.report.charts import report_charts
 from parcost.report.figures import missing_names
 from parcost.report.plots import Plot, plot
-from parcost.report.result import Result, figure_text, headline, is_good, meets_claims, runnable
-from parcost.report.rows import data_frame, rows
+from parcost.report.result import Result, headline, is_good, meets_claims, runnable
+from parcost.report.rows import data_frame, html_table, rows
 
 if TYPE_CHECKING:
     from parcost.binding.allowances import Suppression
@@ -45,13 +45,12 @@ class Report:
     def _repr_html_(self) -> str:
         """Return a small table for notebooks: the figures of every result."""
         rows = [
-            f"<tr><td>{escape(figure.title)}</td><td>{escape(figure_text(figure))}</td></tr>"
+            (figure.title, quantity(figure.value, figure.unit))
             for result in self.results
             for _, figure in result.figures
             if not figure.detail
         ]
-        caption = escape(f"{self.name} of {self.path}")
-        return f"<table><caption>{caption}</caption>{''.join(rows)}</table>"
+        return html_table(f"{self.name} of {self.path}", rows)
 
     @property
     def result(self) -> Result:

@@ -162,18 +162,15 @@ def missing_message(name: str, missing: Mapping[str, str]) -> str:
     return f"no figure is called `{name}`"
 
 
-def figure_text(figure: Figure) -> str:
-    """Return the value of a figure as text, or the range of its values in a sweep."""
-    return quantity(figure.value, figure.unit)
-
-
 def headline(result: Result) -> str:
     """Return the validity of a result, and its first figure."""
     if not result.legal:
         return "may not run"
     first = next((figure for _, figure in result.figures), None)
     runs = "feasible" if is_good(result) else "fails a rule or a claim"
-    return runs if first is None else f"{first.name} = {figure_text(first)}, {runs}"
+    if first is None:
+        return runs
+    return f"{first.name} = {quantity(first.value, first.unit)}, {runs}"
 
 
 def is_good(result: Result) -> bool:

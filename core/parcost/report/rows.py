@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any, TypeAlias
 
 from parcost.contract.checks import check_message
@@ -94,3 +95,14 @@ def data_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
         message = "a data frame needs pandas: pip install 'parcost[notebook]'"
         raise ImportError(message) from error
     return pd.DataFrame.from_records(list(rows))
+
+
+def html_table(caption: str, rows: Sequence[Sequence[str]], heads: Sequence[str] = ()) -> str:
+    """Return texts as a table of HTML, which a notebook shows."""
+    lines = [("th", heads), *(("td", row) for row in rows)]
+    body = "".join(
+        f"<tr>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in line)}</tr>"
+        for tag, line in lines
+        if line
+    )
+    return f"<table><caption>{escape(caption)}</caption>{body}</table>"

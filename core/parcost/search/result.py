@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from math import nan
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,7 +11,7 @@ from attrs import field, frozen
 
 from parcost.language.numbers import quantity
 from parcost.report.plots import Plot, plot
-from parcost.report.rows import data_frame
+from parcost.report.rows import data_frame, html_table
 
 if TYPE_CHECKING:
     from parcost.contract.charts import Chart
@@ -165,13 +164,8 @@ class SearchResult:
             ]
             for layout in self.best
         ]
-        head = "".join(f"<th>{escape(text)}</th>" for text in heads)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in cells
-        )
         proof = "the ranking is proven" if self.proven else "the ranking is not proven"
-        caption = escape(f"{self.legal:,} legal layouts of {self.size:,}; {proof}")
-        return f"<table><caption>{caption}</caption><tr>{head}</tr>{body}</table>"
+        return html_table(f"{self.legal:,} legal layouts of {self.size:,}; {proof}", cells, heads)
 
 
 def varying_axes(found: SearchResult) -> list[str]:

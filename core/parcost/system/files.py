@@ -85,12 +85,9 @@ def read_stdin(kind: Kind) -> bytes:
     if sys.stdin is None:
         raise failure("unreadable-file", f"`{_STDIN}` cannot be read: it is closed", _STDIN)
     try:
-        data = sys.stdin.buffer.read(kind.limit + 1)
+        return check_size(sys.stdin.buffer.read(kind.limit + 1), kind, _STDIN)
     except OSError as error:
         raise read_failure(error, _STDIN) from None
-    if len(data) > kind.limit:
-        raise _too_large(_STDIN, kind)
-    return data
 
 
 def read_lines(path: str | os.PathLike[str], kind: Kind) -> Iterator[str]:
@@ -132,7 +129,7 @@ def decode(data: bytes, name: str, first: int = 1) -> str:
 
 
 def check_size(data: bytes, kind: Kind, name: str) -> bytes:
-    """Return *data*, which does not come from a file.
+    """Return *data*, which is not larger than its kind may be.
 
     Raises:
         SpecError: The data is too large.

@@ -22,7 +22,7 @@ from parcost.language.diagnostics import Diagnostic
 from parcost.numeric import all_of
 from parcost.records import record
 from parcost.report.report import Report
-from parcost.report.result import Expectation, Result, figure_text
+from parcost.report.result import Expectation, Result
 from parcost_apps.batch.scenarios import only_defines
 from parcost_apps.check.problems import Suppressions, is_error, key, problems
 from parcost_apps.editor.analysis import MOST_STUDIES
@@ -143,7 +143,8 @@ def _verdict(result: Result) -> str:
 def _claim(claim: Expectation) -> str:
     holds = "holds" if all_of(claim.holds) else "fails"
     outcome = f": {claim.outcome}" if claim.outcome else ""
-    return f"Predicted: {figure_text(claim.figure)}. The claim {holds}{outcome}"
+    predicted = numbers.quantity(claim.figure.value, claim.figure.unit)
+    return f"Predicted: {predicted}. The claim {holds}{outcome}"
 
 
 # --- in a thread --------------------------------------------------------------------------

@@ -393,11 +393,7 @@ class Tile:
         "and with `product_energy`",
         ("narrow_energy",): "a device without `sustained` and with `product_energy`",
     },
-    former={
-        "launch": "kernels no longer take a launch each: the host issues them beside the device, "
-        "and what outlasts it is waited for; write `framework NAME { issue = ... }`, or "
-        "`cuda_graphs = iteration` where it was about 0"
-    },
+    aliases=ALIASES["kernels"],
 )
 class KernelChoice:
     """The model of kernel time, and its parameters."""
