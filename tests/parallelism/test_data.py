@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from parcost import Formula, Once, Outcome, Study, Work
 from parcost.engine.reduce import evaluate
@@ -202,6 +203,27 @@ def test_stages_that_drain_early_reduce_while_the_others_drain(bind: Bind) -> No
     lines = {line.name: line.exposed for line in evaluate(study).ledger}
     assert lines["gradient all-reduce, stage 0"] == pytest.approx(24.0)
     assert "gradient all-reduce, stage 1" not in lines  # 16 s
+
+
+@try_each(
+    "more, head, exposed",
+    [
+        ({}, 4.0, 0.0),  # of 1 s, beside 4 s of the head
+        ({}, 0.25, 0.75),
+        ({"sharding.prefetch": 0}, 4.0, 1.0),
+        ({"overlap.parameters": "off"}, 4.0, 1.0),
+    ],
+)
+def test_the_last_layer_is_gathered_beside_the_head(
+    bind: Bind, more: dict[str, Any], head: float, exposed: float
+) -> None:
+    values = {**TWO, **OVERLAP, **more, "layout.zero": 3, "small.layers": 4}
+    products = evolve(work("B", head, host="head, by columns"), name="head")
+    terms = [work("F", 20.0), work("B", 20.0), products]
+    study = bind(values, parameters=[parameters_record(1e9, (4.0,))], terms=terms)
+    lines = evaluate(study).ledger
+    found = [t.exposed for t in lines if (t.name, t.pass_) == ("first parameter all-gather", "B")]
+    assert sum(found) == pytest.approx(exposed)
 
 
 # --- ZeRO 2: every micro-batch ------------------------------------------------------------

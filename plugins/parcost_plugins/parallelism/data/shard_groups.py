@@ -99,12 +99,13 @@ class ShardGroup:
         count: Sequence[float],
         bytes_: Real,
         repeat: Real = 1.0,
-        share: Real | None = None,
+        window: str | None = None,
+        share: Real = 1.0,
         alone: Real = 0.0,
         on: Mapping[str, Any] | None = None,
         tag: str = "",
     ) -> Work:
-        """Return *repeat* calls per micro-batch; *share* is the part of compute to hide under.
+        """Return *repeat* calls per micro-batch, for a *share* of the compute in *window* to hide.
 
         The share *alone* of the calls hides under nothing.
         """
@@ -114,9 +115,9 @@ class ShardGroup:
             seconds=times(call.formula, repeat),
             pass_=pass_,
             count=count,
-            window=None if share is None else "",
-            share=1.0 if share is None else share,
-            alone=0.0 if share is None else alone,
+            window=window,
+            share=share,
+            alone=0.0 if window is None else alone,
             slowdown=self.slowdown,
             bytes_=repeat * bytes_,
             tag=tag,

@@ -181,7 +181,8 @@ def _reductions(study: Study) -> Iterator[Work | Once]:
                 count=kind.count,
                 bytes_=call.bytes_,
                 repeat=buckets - 1.0,
-                share=1.0 - 1.0 / buckets if overlap else None,
+                window="" if overlap else None,
+                share=1.0 - 1.0 / buckets if overlap else 1.0,
                 on=on,
                 tag=GRADIENTS,
             )

@@ -6,7 +6,9 @@ With the next layer's gather overlapped with compute, L layers of a stage take
     backward    AG + (L - 1) max(BW, AG + RS) + BW + RS
 
 in every micro-batch. No compute hides the first gather and the last reduce-scatter; the others have
-``(L - 1) / L`` of the pass. Parameters before the first layer are gathered before any compute.
+``(L - 1) / L`` of the pass. But on the stage with the head, backward gathers the last layer beside
+the head's products: a framework that prefetches issues it as the gradient of the logits arrives.
+Parameters before the first layer are gathered before any compute.
 Those after the last layer are kept from forward to backward, which follow one another there.
 Backward gathers nothing if parameters are kept from forward, and one gather less on the stage of
 the last layer. A pipeline's stage may keep parameters, and whole gradients, up to the last
@@ -37,6 +39,7 @@ from parcost_plugins.parallelism.data.shard_groups import (
 )
 from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 from parcost_plugins.vocabulary.run_choices import (
     gathers_on_arrival,
     gathers_once,
@@ -50,6 +53,9 @@ from parcost_plugins.vocabulary.run_choices import (
 from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 Part = Literal["before", "layer", "after", "ends"]
+Under = Literal["nothing", "pass", "head"]
+
+_WINDOWS: dict[Under, str | None] = {"nothing": None, "pass": "", "head": HEAD_COLUMNS}
 
 
 class _PassTraffic(NamedTuple):
@@ -57,32 +63,32 @@ class _PassTraffic(NamedTuple):
     name: str
     part: Part
     repeat: Literal["once", "other layers"]
-    hides: bool
+    under: Under
 
 
 # What a micro-batch gathers and reduces on a stage, in the order in which it does.
 _GATHERED = [
-    _PassTraffic("F", "embedding parameter all-gather", "before", "once", False),
-    _PassTraffic("F", "first parameter all-gather", "layer", "once", False),
-    _PassTraffic("F", "parameter all-gather", "layer", "other layers", True),
-    _PassTraffic("F", "head parameter all-gather", "after", "once", True),
+    _PassTraffic("F", "embedding parameter all-gather", "before", "once", "nothing"),
+    _PassTraffic("F", "first parameter all-gather", "layer", "once", "nothing"),
+    _PassTraffic("F", "parameter all-gather", "layer", "other layers", "pass"),
+    _PassTraffic("F", "head parameter all-gather", "after", "once", "pass"),
 ]
 _GATHERED_AGAIN = [
-    _PassTraffic("B", "first parameter all-gather", "layer", "once", False),
-    _PassTraffic("B", "parameter all-gather", "layer", "other layers", True),
-    _PassTraffic("B", "embedding parameter all-gather", "before", "once", True),
+    _PassTraffic("B", "first parameter all-gather", "layer", "once", "head"),
+    _PassTraffic("B", "parameter all-gather", "layer", "other layers", "pass"),
 ]
+_EMBEDDING_AGAIN = _PassTraffic("B", "embedding parameter all-gather", "before", "once", "pass")
 _REDUCED = [
-    _PassTraffic("W", "head gradient reduce-scatter", "after", "once", True),
-    _PassTraffic("W", "gradient reduce-scatter", "layer", "other layers", True),
-    _PassTraffic("W", "last gradient reduce-scatter", "layer", "once", False),
-    _PassTraffic("W", "embedding gradient reduce-scatter", "before", "once", False),
+    _PassTraffic("W", "head gradient reduce-scatter", "after", "once", "pass"),
+    _PassTraffic("W", "gradient reduce-scatter", "layer", "other layers", "pass"),
+    _PassTraffic("W", "last gradient reduce-scatter", "layer", "once", "nothing"),
+    _PassTraffic("W", "embedding gradient reduce-scatter", "before", "once", "nothing"),
 ]
 _ENDS_GATHERED = _PassTraffic(
-    "F", "parameter all-gather of embedding and head", "ends", "once", False
+    "F", "parameter all-gather of embedding and head", "ends", "once", "nothing"
 )
 _ENDS_REDUCED = _PassTraffic(
-    "W", "gradient reduce-scatter of embedding and head", "ends", "once", False
+    "W", "gradient reduce-scatter of embedding and head", "ends", "once", "nothing"
 )
 
 
@@ -119,8 +125,11 @@ def _backward_gathers(study: Study) -> list[_PassTraffic]:
     """Return the gathers of backward, for parameters dropped after forward."""
     if not reshards(study):
         return []
-    kept = _GATHERED_AGAIN[1:] if keeps_last_layer(study) else _GATHERED_AGAIN
-    return kept[:-1] if keeps_ends(study) else kept
+    last, *others = _GATHERED_AGAIN if keeps_ends(study) else [*_GATHERED_AGAIN, _EMBEDDING_AGAIN]
+    if keeps_last_layer(study):
+        return others
+    ahead = study[Sharding].prefetch > 0
+    return [last if ahead else last._replace(under="nothing"), *others]
 
 
 def _gathers(
@@ -137,7 +146,8 @@ def _gathers(
                 count=count,
                 repeat=repeat,
                 bytes_=bytes_,
-                share=share if row.hides and hides else None,
+                window=_WINDOWS[row.under] if hides else None,
+                share=share,
                 alone=alone,
             )
 
@@ -156,7 +166,7 @@ def _gathers_once(wire: ShardGroup, hides: bool) -> Iterator[Once]:
                 when="fill",
                 on_arrival=gathers_on_arrival(wire.study),
                 count=count,
-                beside=share if row.hides and hides else 0.0,
+                beside=share if row.under == "pass" and hides else 0.0,
                 slowdown=wire.slowdown,
                 bytes_=repeat * bytes_,
                 latency=repeat * call.latency,
@@ -202,7 +212,8 @@ def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
                     count=count,
                     repeat=repeat,
                     bytes_=call.bytes_,
-                    share=share if row.hides and hides else None,
+                    window=_WINDOWS[row.under] if hides else None,
+                    share=share,
                     on=on,
                     tag=GRADIENTS,
                 )
@@ -221,7 +232,7 @@ def _reductions_across(wire: ShardGroup, hides: bool) -> Iterator[Once]:
                 seconds=times(call.formula, repeat),
                 when="drain",
                 count=count,
-                beside=share if row.hides and hides else 0.0,
+                beside=share if row.under == "pass" and hides else 0.0,
                 slowdown=wire.slowdown,
                 bytes_=repeat * call.bytes_,
                 latency=repeat * call.latency,
@@ -238,7 +249,7 @@ def _across(row: _PassTraffic) -> str:
 def _times(
     wire: ShardGroup, rows: list[_PassTraffic]
 ) -> Iterator[tuple[_PassTraffic, Sequence[Any], Real, Real]]:
-    """Yield each row with its counts, repetitions, and the share of a pass that may hide it.
+    """Yield each row with its counts, repetitions, and the share of its window that may hide it.
 
     Counts are per virtual stage; repetitions are once, or once for each layer but one.
     """
@@ -248,10 +259,11 @@ def _times(
     parts = _elements(kind)
     for row in rows:
         repeat: Real = 1.0 if row.repeat == "once" else others
+        beside = share if row.under == "pass" else 1.0
         if kind.row is not None:  # some structures have stages of this kind without the part
-            yield row, kind.count, where(parts[row.part] > 0, repeat, 0.0), share
+            yield row, kind.count, where(parts[row.part] > 0, repeat, 0.0), beside
         elif repeat:
-            yield row, [repeat * on for on in kind.count], 1.0, share
+            yield row, [repeat * on for on in kind.count], 1.0, beside
 
 
 def _elements(kind: StageKind) -> dict[Part, Real]:
