@@ -9,7 +9,8 @@ import pytest
 from parcost import ImportFile, ImportOptions
 from parcost_formats.tools.collector import digits
 from parcost_formats.tools.olmo_core import OlmoCore
-from parcost_formats.tools.python_values import UnreadError, static_value
+from parcost_formats.tools.python_code import static_value
+from parcost_formats.tools.python_values import UnreadError
 
 from ..rows import try_each
 from .translations import assumptions, problems, settings, uses

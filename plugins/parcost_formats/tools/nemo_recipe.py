@@ -23,7 +23,6 @@ from parcost_formats.tools.python_values import (
     Function,
     PythonText,
     PythonTextError,
-    UnreadError,
     choose_function,
     dotted_name,
 )
@@ -67,10 +66,7 @@ def read_nemo_recipe(
     if made is None:
         follower = Follower(python.tree, _NeMoLibrary(python, neighbor), {})
         recipe = _select_recipe(python, follower, name)
-        try:
-            made = follower.call_function(recipe, {})
-        except UnreadError as error:
-            raise PythonTextError(str(error), 0, 1) from None
+        made = follower.call_function(recipe, {})
         if not isinstance(made, Entity):
             why = made.why if isinstance(made, UnreadValue) else "it returns no configuration"
             start, _ = python.place(recipe)
@@ -98,10 +94,7 @@ def _follow_script(python: PythonText, neighbor: Callable[[str], str | None]) ->
         return None
     library = _ScriptLibrary(python, neighbor)
     follower = Follower(python.tree, library, {"__name__": "__main__"})
-    try:
-        follower.run_file(python.tree, lambda _: False)
-    except UnreadError as error:
-        raise PythonTextError(str(error), 0, 1) from None
+    follower.run_file(python.tree, lambda _: False)
     if len(library.jobs) > 1:
         start, end = python.place(library.jobs[1].node)
         raise PythonTextError("the script trains twice", start, end, "keep one of the calls")
@@ -121,7 +114,7 @@ def _follow_start(python: PythonText, neighbor: Callable[[str], str | None]) -> 
     follower = Follower(python.tree, library, {"__name__": "__main__"})
     try:
         follower.run_file(python.tree, lambda _: False)
-    except (UnreadError, PythonTextError):
+    except PythonTextError:
         return None
     if len(library.started) > 1:
         start, end = python.place(library.started[1].node)
@@ -301,7 +294,7 @@ class _NeMoLibrary(CodeLibrary):
             raise PythonTextError(why, start, end, "put that file beside it, or state its changes")
         if not name:  # a method of a value
             return UnreadValue("it is code, which parcost does not run")
-        return UnreadValue(f"`{name}` comes from another file, which parcost does not read")
+        return super().call(follower, call)
 
     def _follow_file(self, follower: Follower, python: PythonText, call: CodeCall) -> Any:
         """Return the result of a function of a file in the same folder.

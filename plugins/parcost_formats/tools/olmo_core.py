@@ -18,13 +18,13 @@ from parcost_formats.tools.huggingface.layers import settings_of_full
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.python_code import (
+    BUILTINS,
     Cell,
     CodeCall,
     CodeLibrary,
     Entity,
     Follower,
     UnreadValue,
-    call_builtin,
     doubt_cells,
     option_defaults,
 )
@@ -33,7 +33,6 @@ from parcost_formats.tools.python_values import (
     Function,
     PythonText,
     PythonTextError,
-    UnreadError,
     choose_function,
     dotted_name,
 )
@@ -193,15 +192,12 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
         message = f"no function of the file makes an `{_JOB}`"
         raise PythonTextError(message, 0, 1)
     name, place = _BUILDERS[0], cast("ast.AST", builders)
-    try:
-        if builders is not None:
-            made = _build_job(follower, builders)
-        else:
-            function = choose_function(python, makers, list(makers), recipe)
-            given = {one.arg: Entity(_OPTIONS, function) for one in function.args.args}
-            made, name, place = follower.call_function(function, given), function.name, function
-    except UnreadError as error:
-        raise PythonTextError(str(error), 0, 1) from None
+    if builders is not None:
+        made = _build_job(follower, builders)
+    else:
+        function = choose_function(python, makers, list(makers), recipe)
+        given = {one.arg: Entity(_OPTIONS, function) for one in function.args.args}
+        made, name, place = follower.call_function(function, given), function.name, function
     if not isinstance(made, Entity) or made.kind not in jobs:
         why = made.why if isinstance(made, UnreadValue) else "it returns another object"
         start, _ = python.place(place)
@@ -434,8 +430,8 @@ class _OlmoLibrary(CodeLibrary):
             found = int(chosen) if name == "int" else chosen
             default = next((one for one in plain if isinstance(one, DefaultNumber)), None)
             return _derive(default, found) if default is not None else found
-        if name == "getattr":
-            return call_builtin(name, arguments)
+        if name in BUILTINS:
+            return super().call(follower, call)
         if call.last[:1].isupper() or name.rpartition(".")[0][:1].isupper():
             kind = next(one for one in name.split(".") if one[:1].isupper())
             order = table(TOOL)["positional"].get(kind, ())
@@ -450,8 +446,7 @@ class _OlmoLibrary(CodeLibrary):
         for one in given:
             if isinstance(one, Entity) and one.kind.partition(".")[0].endswith(_PARTS):
                 self._doubt(follower, one, node, f"`{name}` may change it, and is in another file")
-        shown = f"`{name}`" if name else "a function that code chooses"
-        return UnreadValue(f"{shown} comes from another file, which parcost does not read")
+        return super().call(follower, call)
 
     def _doubt(self, follower: Follower, entity: Entity, node: Any, why: str) -> None:
         """Mark the attributes of a configuration, and attributes it may get, as uncertain."""

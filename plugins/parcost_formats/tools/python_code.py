@@ -17,11 +17,10 @@ from parcost import record
 from parcost_formats.tools.python_values import (
     DottedName,
     Function,
+    PythonTextError,
     UnreadError,
     combine,
-    constants,
     dotted_name,
-    static_value,
 )
 
 #: The key of unknown arguments that a call unpacks (``**kwargs``).
@@ -37,6 +36,11 @@ _CONDITION = "set inside a condition that the file does not decide"
 _RETURNED = "what it returns depends on a condition that the file does not decide"
 _LOOP = "set inside a loop, which parcost does not run"
 _RETURNED_IN_LOOP = "it returns inside a loop, which parcost does not run"
+#: Expressions of constants; a call of another function than one of `BUILTINS` is unknown.
+_STATIC = (
+    *(ast.Constant, ast.Name, ast.Attribute, ast.List, ast.Tuple, ast.Call, ast.UnaryOp),
+    *(ast.BinOp, ast.Compare, ast.expr_context, ast.unaryop, ast.operator, ast.cmpop),
+)
 _EXITS = ("sys.exit", "exit", "quit", "os._exit")
 #: Decorators that return the configuration of a function as it is.
 _PLAIN_DECORATORS = ("cache", "lru_cache", "factory", "entrypoint", "autoconvert", "deprecated")
@@ -126,10 +130,9 @@ class Follower:
         for one in (one for one in body if isinstance(one, ast.Assign)):
             target = one.targets[0]
             if isinstance(target, ast.Name) and target.id not in self.globals:
-                with suppress(UnreadError):
-                    found = self.value(one.value, self.globals)
-                    if isinstance(found, Entity):
-                        self.globals[target.id] = found
+                found = self.value(one.value, self.globals)
+                if isinstance(found, Entity):
+                    self.globals[target.id] = found
 
     def call_function(self, function: Function, values: Mapping[str, Any]) -> Any:
         """Return the result of a function of the file for keyword arguments."""
@@ -488,15 +491,19 @@ class Follower:
     def _step(self) -> None:
         self._steps += 1
         if self._steps > _MOST_STEPS:
-            raise UnreadError(f"the file needs more than {_MOST_STEPS:,} steps to evaluate")
+            message = f"the file needs more than {_MOST_STEPS:,} steps to evaluate"
+            raise PythonTextError(message, 0, 1)
 
 
 class CodeLibrary:
     """The effects of calls to other modules, by the tables."""
 
-    def call(self, follower: Follower, call: CodeCall) -> Any:
-        """Return the result of a function of another module."""
-        raise NotImplementedError
+    def call(self, follower: Follower, call: CodeCall) -> Any:  # noqa: ARG002
+        """Return the result of a function of Python; that of another module is unknown."""
+        if call.name in BUILTINS:
+            return _call_builtin(call.name, call.arguments)
+        shown = f"`{call.name}`" if call.name else "a function that code chooses"
+        return UnreadValue(f"{shown} comes from another file, which parcost does not read")
 
     def method(self, owner: Entity, call: CodeCall) -> Any:  # noqa: ARG002
         """Return the result of a method of an entity; by default it is unknown."""
@@ -569,7 +576,7 @@ def _defaults(function: Function) -> Iterator[tuple[str, ast.expr]]:
             yield one.arg, found
 
 
-def call_builtin(name: str, arguments: Sequence[Any]) -> Any:
+def _call_builtin(name: str, arguments: Sequence[Any]) -> Any:
     """Return the result of one of `BUILTINS`."""
     first = arguments[0] if arguments else None
     if name in ("getattr", "hasattr") and isinstance(first, Entity) and len(arguments) > 1:
@@ -632,6 +639,47 @@ def option_defaults(tree: ast.Module) -> Mapping[str, Any] | None:
             action = _constant(name, given.get("action", ast.Constant(None)), names)
             found[name] = {"store_true": False, "store_false": True}.get(str(action))
     return found or None
+
+
+def constants(body: Sequence[ast.stmt]) -> dict[str, Any]:
+    """Return the constants of a module by name, and the names that it imports."""
+    names: dict[str, Any] = {}
+    for statement in body:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            for alias in statement.names:
+                name = (alias.asname or alias.name).partition(".")[0]
+                names[name] = DottedName(name)
+        target: ast.expr | None = None
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+        elif isinstance(statement, ast.AnnAssign):
+            target = statement.target
+        value = getattr(statement, "value", None)
+        if isinstance(target, ast.Name) and isinstance(value, ast.expr):
+            try:
+                names[target.id] = static_value(value, names)
+            except UnreadError:
+                names.pop(target.id, None)
+    return names
+
+
+def static_value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """Return the value of an expression; *names* are the values of variables.
+
+    >>> static_value(ast.parse("8 * N", mode="eval").body, {"N": 1024})
+    8192
+
+    Raises:
+        UnreadError: The expression has more than constants, names and arithmetic.
+    """
+    if not all(isinstance(one, _STATIC) for one in ast.walk(node)):
+        raise UnreadError(_CODE)
+    found = Follower(ast.Module([], []), CodeLibrary(), names).value(node, dict(names))
+    left = [found]
+    while left:
+        one = _known_value(left.pop())
+        left += one if isinstance(one, list) else []
+    return found
 
 
 def _constant(name: str, node: ast.expr, names: Mapping[str, Any]) -> Any:

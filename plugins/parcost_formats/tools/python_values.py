@@ -1,7 +1,4 @@
-"""Values in a Python file: constants, names of constants, and arithmetic on them.
-
-The file is parsed into a tree and never executed. Calls and conditions are left unread.
-"""
+"""A Python file as a tree with places, which is never executed, and arithmetic on its values."""
 
 from __future__ import annotations
 
@@ -36,14 +33,6 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
     ast.Pow: _power,
-}
-_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
 }
 
 
@@ -137,21 +126,6 @@ def choose_function(
     raise PythonTextError(message, start, start + 3, f"choose one: {ways}")
 
 
-def static_value(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return the value of an expression; *names* are the values of variables.
-
-    >>> static_value(ast.parse("8 * N", mode="eval").body, {"N": 1024})
-    8192
-
-    Raises:
-        UnreadError: The expression has more than constants, names and arithmetic.
-    """
-    try:
-        return _value(node, names)
-    except RecursionError:
-        raise UnreadError("it is nested too deeply") from None
-
-
 def dotted_name(node: ast.expr) -> str:
     """Return the dotted name that an expression consists of, "" for any other expression."""
     if isinstance(node, ast.Name):
@@ -160,70 +134,6 @@ def dotted_name(node: ast.expr) -> str:
         before = dotted_name(node.value)
         return f"{before}.{node.attr}" if before else ""
     return ""
-
-
-def constants(body: Sequence[ast.stmt]) -> Mapping[str, Any]:
-    """Return the constants of a module by name, and the names that it imports."""
-    names: dict[str, Any] = {}
-    for statement in body:
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            for alias in statement.names:
-                name = (alias.asname or alias.name).partition(".")[0]
-                names[name] = DottedName(name)
-        target: ast.expr | None = None
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0]
-        elif isinstance(statement, ast.AnnAssign):
-            target = statement.target
-        value = getattr(statement, "value", None)
-        if isinstance(target, ast.Name) and isinstance(value, ast.expr):
-            try:
-                names[target.id] = static_value(value, names)
-            except UnreadError:
-                names.pop(target.id, None)
-    return names
-
-
-def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    if isinstance(node, ast.Constant):
-        if isinstance(node.value, (int, float, str, bool, type(None))):
-            return node.value
-    elif isinstance(node, (ast.List, ast.Tuple)):
-        return [_value(element, names) for element in node.elts]
-    elif isinstance(node, ast.UnaryOp):
-        return _unary(node, names)
-    elif isinstance(node, ast.BinOp):
-        return combine(node.op, _value(node.left, names), _value(node.right, names))
-    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-        left, right = _value(node.left, names), _value(node.comparators[0], names)
-        compare = _COMPARISONS.get(type(node.ops[0]))
-        if compare and _is_number(left) and _is_number(right):
-            return compare(left, right)
-    elif isinstance(node, (ast.Name, ast.Attribute)):
-        return _variable(node, names)
-    elif isinstance(node, ast.Call) and dotted_name(node.func) == "bool" and len(node.args) == 1:
-        found = _value(node.args[0], names)
-        if isinstance(found, (bool, int)):
-            return bool(found)
-    raise UnreadError("it is code, which parcost does not run")
-
-
-def _variable(node: ast.Name | ast.Attribute, names: Mapping[str, Any]) -> Any:
-    name = dotted_name(node)
-    if name in names:
-        return names[name]
-    if isinstance(names.get(name.partition(".")[0]), DottedName):
-        return DottedName(name)
-    raise UnreadError(f"`{name}` has no value in this file" if name else "it is code")
-
-
-def _unary(node: ast.UnaryOp, names: Mapping[str, Any]) -> Any:
-    found = _value(node.operand, names)
-    if isinstance(node.op, ast.USub) and _is_number(found):
-        return -found
-    if isinstance(node.op, ast.Not) and isinstance(found, bool):
-        return not found
-    raise UnreadError("it is code, which parcost does not run")
 
 
 def combine(operator: ast.operator, left: Any, right: Any) -> Any:

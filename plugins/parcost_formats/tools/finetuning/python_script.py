@@ -22,14 +22,12 @@ from parcost_formats.tools.python_code import (
     Entity,
     Follower,
     UnreadValue,
-    call_builtin,
     option_defaults,
 )
 from parcost_formats.tools.python_values import (
     DottedName,
     PythonText,
     PythonTextError,
-    UnreadError,
 )
 from parcost_formats.tools.shell.values import ShellField
 from parcost_formats.tools.tables import table
@@ -65,7 +63,7 @@ class _Library(CodeLibrary):
         if call.name == "dict" and not call.arguments:
             return {name: one.value for name, one in call.keywords.items()}
         if call.name in BUILTINS:
-            return call_builtin(call.name, call.arguments)
+            return super().call(follower, call)
         if call.last in self._rules["adapters_of"]:
             return self._with_adapters(call)
         if call.last in self._rules["noted"]:
@@ -91,7 +89,7 @@ class _Library(CodeLibrary):
         given = [*call.arguments, *(one.value for one in call.keywords.values())]
         if any(map(_is_model, given)) and call.last not in self._rules["harmless"]:
             self.doubts.append((call.node, f"`{call.last}` may change what is trained"))
-        return UnreadValue(f"`{call.name}` comes from another file, which parcost does not read")
+        return super().call(follower, call)
 
     def late_changes(self) -> Iterator[tuple[ast.AST, str]]:
         """Yield attributes of the objects of the trainer that are set after it is made."""
@@ -189,10 +187,7 @@ def read_python_job(file: ImportFile) -> JobKeys:
     options = option_defaults(python.tree) or {}
     library = _Library(options)
     follower = Follower(python.tree, library, {"__name__": "__main__"})
-    try:
-        follower.run_file(python.tree, lambda _: False)
-    except UnreadError as error:
-        raise PythonTextError(str(error), 0, 1) from None
+    follower.run_file(python.tree, lambda _: False)
     if len(library.trainers) != 1:
         at = python.place(library.trainers[1].node)[0] if library.trainers else 0
         count = f"{len(library.trainers)} trainers" if library.trainers else "no trainer"

@@ -23,7 +23,6 @@ from parcost_formats.tools.python_code import (
     Entity,
     Follower,
     UnreadValue,
-    call_builtin,
     doubt_cells,
 )
 from parcost_formats.tools.python_values import (
@@ -95,13 +94,10 @@ def read_recipe(
     free = Entity(_CONTAINER, python.tree)
     follower = Follower(python.tree, library, {"cfg": free})
     recipe = _select_recipe(python, follower, name)
-    try:
-        if recipe is not None:
-            made = follower.call_function(recipe, _configurations(recipe))
-        else:
-            made = follower.run_file(python.tree, _is_configuration)
-    except UnreadError as error:
-        raise PythonTextError(str(error), 0, 1) from None
+    if recipe is not None:
+        made = follower.call_function(recipe, _configurations(recipe))
+    else:
+        made = follower.run_file(python.tree, _is_configuration)
     if made is None and free.cells:
         made = free
     if isinstance(made, UnreadValue):
@@ -307,7 +303,7 @@ class _BridgeLibrary(CodeLibrary):
         if last.startswith("distributed_") and ("adam" in last or "muon" in last):
             return _optimizer_entities(last, node)
         if last in BUILTINS:
-            return call_builtin(last, arguments)
+            return super().call(follower, call._replace(name=last))
         if last[:1].isupper():
             return Entity(last, node, {**_class_cells(last, node), **keywords})
         harmless = last in _TABLE["harmless"]["functions"] or name in self._training

@@ -6,12 +6,8 @@ import ast
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from parcost_formats.tools.python_values import (
-    PythonText,
-    PythonTextError,
-    UnreadError,
-    static_value,
-)
+from parcost_formats.tools.python_code import static_value
+from parcost_formats.tools.python_values import PythonText, PythonTextError, UnreadError
 
 #: Layers that a list can have.
 MOST_LAYERS = 100_000

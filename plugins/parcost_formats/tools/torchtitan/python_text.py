@@ -16,13 +16,11 @@ from parcost_formats.tools.python_code import (
     Entity,
     Follower,
     UnreadValue,
-    call_builtin,
 )
 from parcost_formats.tools.python_values import (
     DottedName,
     PythonText,
     PythonTextError,
-    UnreadError,
     choose_function,
     dotted_name,
 )
@@ -60,10 +58,7 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
     tops = [name for name in jobs if not (name.startswith("_") and name in called)]
     function = choose_function(python, jobs, tops, recipe)
     library = _TitanLibrary(python.tree)
-    try:
-        made = Follower(python.tree, library, {}).call_function(function, {})
-    except UnreadError as error:
-        raise PythonTextError(str(error), 0, 1) from None
+    made = Follower(python.tree, library, {}).call_function(function, {})
     if not isinstance(made, Entity):
         why = made.why if isinstance(made, UnreadValue) else "it returns no configuration"
         raise PythonTextError(f"`{function.name}` is not followed: {why}", *python.place(function))
@@ -132,14 +127,14 @@ class _TitanLibrary(CodeLibrary):
         self.families = _families(tree.body)
         self.changes: list[tuple[str, ast.expr]] = []
 
-    def call(self, follower: Follower, call: CodeCall) -> Any:  # noqa: ARG002
+    def call(self, follower: Follower, call: CodeCall) -> Any:
         """Return an object with the arguments of a call, or the result of a Python function."""
         name, node, arguments, keywords = call
         first = arguments[0] if arguments else None
         if name in ("replace", "dataclasses.replace") and isinstance(first, Entity):
             return Entity(first.kind, first.node, {**first.cells, **keywords})
         if name in BUILTINS:
-            return call_builtin(name, arguments)
+            return super().call(follower, call)
         if (known := self._start(node)) is not None:
             return known
         kind = _JOB if _is_job(name) else dotted_name(node.func) or name
