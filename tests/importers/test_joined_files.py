@@ -388,3 +388,13 @@ def test_a_configuration_beside_the_command_that_names_it_is_read_once(
     changed = {name: text.replace(old, new), "run.sh": script.replace("\n", f"{flag}\n")}
     assert run_command("import", name, files=changed).code == 2
     assert run_command("import", *names).code == 0  # the command replaces the value
+
+
+def test_an_error_of_a_named_file_stands_there_once(run_command: Run) -> None:
+    script = "llamafactory-cli train job.yaml\n"
+    job = LLAMAFACTORY.replace("cutoff_len: 4096", "cutoff_len: x")
+    for names in (("run.sh",), ("run.sh", "job.yaml"), ("job.yaml", "run.sh")):
+        done = run_command("check", *names, files={"run.sh": script, "job.yaml": job})
+        assert done.code == 2
+        assert done.out.count("`cutoff_len`: a whole number") == 1
+        assert "job.yaml:5:1" in done.out

@@ -7,7 +7,7 @@ import pytest
 from parcost_formats.tools.megatron import Megatron
 
 from .megatron_files import small
-from .translations import problems
+from .translations import problems, settings
 
 TASKS, GRES = "#SBATCH --ntasks-per-node=8", "#SBATCH --gres=gpu:h100:4"
 
@@ -125,3 +125,28 @@ def test_nodes_of_a_variable_are_listed(text: str) -> None:
     found = Megatron().translate("run.sh", f"#!/bin/bash\n{lines} a.py {small()}\n")
     reasons = {one.name: one.reason for one in found.missing}
     assert "not read" in reasons[f"#SBATCH --nodes={text}"]
+
+
+def test_a_short_option_of_srun_holds_its_value() -> None:
+    text = f"srun -N4 --ntasks-per-node=8 python a.py {small()}\n"
+    assert settings(Megatron().translate("run.sh", text))["cluster.devices"] == "32"
+    (first, _) = problems(Megatron(), f"#SBATCH --nodes=2\n{text}", "run.sh")
+    assert "srun cannot use 4 of 2 nodes" in first[0]
+
+
+def test_the_last_of_two_counts_of_the_scheduler() -> None:
+    lines = "#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n#SBATCH --nodes=4\nsrun python a.py "
+    found = Megatron().translate("run.sh", f"#!/bin/bash\n{lines}{small()}\n")
+    assert settings(found)["cluster.devices"] == "32"
+    (note,) = [one for one in found.missing if one.name == "#SBATCH --nodes=2"]
+    assert note.reason == "a later line has 4, which counts"
+
+
+@pytest.mark.parametrize("flag", ["--nnodes=2:4", "--nnodes 2:4"])
+def test_an_elastic_job_asks_for_its_devices(flag: str) -> None:
+    text = f"torchrun {flag} --nproc_per_node=8 a.py {small()}\n"
+    found = Megatron().translate("run.sh", text)
+    (asked,) = [one for one in found.questions if one.attribute == "cluster.devices"]
+    assert "the job is elastic, from 2 to 4 nodes" in asked.reason
+    fixed = Megatron().translate("run.sh", text.replace("2:4", "2:2"))
+    assert settings(fixed)["cluster.devices"] == "16"

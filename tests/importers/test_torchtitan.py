@@ -1010,3 +1010,32 @@ def test_a_pipeline_that_runs_several_times_a_step_asks_for_the_batch_of_one_run
         "--set 'training.global_batch=32 sequences'",
         "--set 'training.global_batch=256 sequences'",
     ]
+
+
+def test_a_number_as_text_is_an_error() -> None:
+    lines = 'tensor_parallel_degree = "4"\npipeline_parallel_degree = 1000000000000000000'
+    found = problems(toml(training='seq_len = "8192"', parallelism=lines))
+    large = "a whole number below 10^15 is expected, but 1000000000000000000 is given"
+    text = "a number is expected, and this is text"
+    assert found == [
+        f"`training.seq_len`: {text}",
+        f"`parallelism.tensor_parallel_degree`: {text}",
+        f"`parallelism.pipeline_parallel_degree`: {large}",
+    ]
+
+
+def test_degrees_must_give_the_devices(run_command: Run) -> None:
+    """torchtitan stops unless replicas x shards x tp are the devices: 7 x 4 is not 64."""
+    text = toml(parallelism="data_parallel_shard_degree = 7\ntensor_parallel_degree = 4")
+    more = ("--set", "cluster.devices=64")
+    done = run_command("check", "job.toml", *MACHINE, *more, files={"job.toml": text})
+    assert done.code == 1
+    assert "tp 4 x pp 1 x dp 7 = 28, but the cluster has 64 devices" in done.out
+
+
+def test_a_batch_of_too_few_devices_is_no_error_of_its_own(run_command: Run) -> None:
+    text = toml(parallelism="tensor_parallel_degree = 8\npipeline_parallel_degree = 4")
+    more = ("--set", "cluster.devices=8")
+    done = run_command("check", "job.toml", *MACHINE, *more, files={"job.toml": text})
+    assert "error[devices-few]: tp 8 x pp 4 = 32 devices are needed" in done.out
+    assert "batch-whole" not in done.out

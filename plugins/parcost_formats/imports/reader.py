@@ -118,7 +118,7 @@ def read_job(
             one.problems = error.diagnostics
         beside |= one.near.read
     _mark_parts(known)
-    problems += [two for one in known if not one.is_part for two in one.problems]
+    problems += _distinct_problems([one for one in known if not one.is_part])
     if problems:
         raise SpecError(problems)
     read = [
@@ -166,6 +166,23 @@ def _mark_parts(files: Sequence[_NamedFile]) -> None:
             and one.path in other.near.read
             for other in files
         )
+
+
+def _distinct_problems(files: Sequence[_NamedFile]) -> list[Diagnostic]:
+    """Return the errors of *files*, without those of a file at the name of another one.
+
+    A script that starts a configuration reports the errors of its keys, as the configuration does.
+    """
+    found: dict[tuple[str, str, int], Diagnostic] = {}
+    for one in files:
+        for error in one.problems:
+            span = error.labels[0].span if error.labels else None
+            named = [it for it in files if span and it is not one and it.path.name in span.text]
+            if any(error.message == other.message for it in named for other in it.problems):
+                continue
+            place = (span.source.name, span.start) if span else (one.source.name, 0)
+            found.setdefault((error.message, *place), error)
+    return [*found.values()]
 
 
 def _read_file(

@@ -125,7 +125,9 @@ class SettingCollector:
             return None
         number = _whole(value)
         if number is None or number < least:
-            self.problem(key, f"a whole number of at least {least} is expected")
+            large = isinstance(value, int) and value >= least
+            expected = "below 10^18" if large else f"of at least {least}"
+            self.problem(key, f"a whole number {expected} is expected")
             return None
         return number
 

@@ -259,8 +259,8 @@ class DeepSpeedKeys:
         )
         names = ("zero_optimization.cpu_offload_param", "zero_optimization.offload_param")
         device = self.key(f"{names[1]}.device")
-        if stage < 3 and found.value(device) == _ON_CPU:
-            found.problem(device, "parameter offload needs ZeRO stage 3")
+        if stage < 3 and found.value(device) in (_ON_CPU, _ON_DISK):
+            found.ignore(device, f"{_TOOL}: only ZeRO stage 3 offloads parameters")
             return
         self._offload_share("parameters", *names)
 

@@ -21,6 +21,7 @@ from parcost import (
 
 #: A multiple for which the rows of the tables are the least that tp divides.
 EXACT_ROWS = "ceil(training.model.vocabulary / layout.tp)"
+_DIGITS = 15  # of an integer that every float holds
 _SWITCHED = ("", "true", "false")
 
 
@@ -288,10 +289,12 @@ class OptionSet:
         if option is None:
             return None
         text = option.text.replace("_", "")
-        known = option.is_single and text.isascii() and text.isdecimal() and len(text) <= 15
+        known = option.is_single and text.isascii() and text.isdecimal() and len(text) <= _DIGITS
         if not known or int(text) < least:
             expected = "a whole number" if not least else "a whole number of at least 1"
             shown = option.shown
+            if option.is_single and text.isascii() and text.isdecimal() and len(text) > _DIGITS:
+                expected = f"a whole number below 10^{_DIGITS}"
             self.draft.problem(option, f"{expected} is expected, but {shown} is given")
             return None
         return int(text)

@@ -17,7 +17,13 @@ from attrs import evolve
 
 from parcost import ImportedKey, ImportFile, ImportProblem, Translation
 from parcost_formats.tools.shell.launches import launcher_options, launches
-from parcost_formats.tools.shell.scripts import ShellField, count_at_end, read_script_file
+from parcost_formats.tools.shell.scripts import (
+    HETEROGENEOUS,
+    Script,
+    ShellField,
+    count_at_end,
+    read_script_file,
+)
 
 _DEVICES = ("--gpus-per-node", "--gres")
 #: Options that count the processes of a launcher, of which each node has one.
@@ -29,7 +35,6 @@ _PLAIN = {*_COUNTED, *(key.lstrip("-") for key in _COUNTED), "N", "n", "ntasks_p
 #: Sizes of a job: ``4``, ``5-8``, ``2-8:2``, and several of them after commas.
 _SIZES = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?")
 _TEMPLATE = ("$", "{", "<")  # start a variable, which another program replaces
-_HETEROGENEOUS = "hetjob"  # several sets of options, each for a part of the job
 
 
 class _Count(NamedTuple):
@@ -56,7 +61,7 @@ class _Count(NamedTuple):
 
 def check_reserved_nodes(file: ImportFile, found: Translation) -> Translation:
     """Return *found* with errors where a launch contradicts the ``#SBATCH`` lines of its script."""
-    if "#SBATCH" not in file.text or _HETEROGENEOUS in file.text or found.problems:
+    if "#SBATCH" not in file.text or HETEROGENEOUS in file.text or found.problems:
         return found
     script = read_script_file(file)
     starts = [*launches(script)]
@@ -64,6 +69,7 @@ def check_reserved_nodes(file: ImportFile, found: Translation) -> Translation:
     if errors := [one for one in unread if isinstance(one, ImportProblem)]:
         return Translation(problems=errors)
     notes = [one for one in unread if isinstance(one, ImportedKey)]
+    notes += _replaced_counts(script) if starts else ()
     found = evolve(found, missing=[*found.missing, *notes])
     reserved = _counts(script.scheduler, "#SBATCH ")
     for launch in starts:
@@ -153,6 +159,15 @@ def _unread_counts(scheduler: Mapping[str, ShellField]) -> Iterator[ImportProble
         else:
             message = f"`{name}` cannot be read as a number of {what}"
             yield ImportProblem(message=message, start=start, end=end)
+
+
+def _replaced_counts(script: Script) -> Iterator[ImportedKey]:
+    """Yield a note for each count that a later line replaces by another one."""
+    for key, field in script.repeated:
+        last = script.scheduler[key].text
+        if key in (*_COUNTED, *_DEVICES) and field.text != last:
+            name, reason = f"#SBATCH {key}={field.text}", f"a later line has {last}, which counts"
+            yield ImportedKey(name=name, start=field.start, end=field.end, reason=reason)
 
 
 def _sizes(key: str, text: str) -> Sequence[range]:

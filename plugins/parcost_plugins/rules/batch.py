@@ -31,7 +31,7 @@ def rules(study: Study) -> Iterator[Check]:
     yield from _decimal_sequence(study)
     yield RULES.check(
         "batch-whole",
-        batch % 1 == 0,
+        where(dp % 1 == 0, batch, 1.0) % 1 == 0,  # it may be a product with dp
         "training.global_batch",
         batch=batch,
         sequence=training.sequence,

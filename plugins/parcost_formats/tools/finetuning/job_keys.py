@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import ImportFile, ImportProblem, record
+from parcost import ImportFile, ImportProblem, PlaceBeside, record
 from parcost_formats.tools.collector import read_configuration, read_named_configuration
 from parcost_formats.tools.file_importer import BY_HAND, FileError, error_at
 from parcost_formats.tools.interpolation import resolve
@@ -312,6 +312,7 @@ def _add_file(command: _Command, word: ShellField) -> None:
         why = command.script.find_reason(name) or "is not beside the script"
         message = f"`{word.text}` has the keys of the job, and {why}"
         raise error_at(word, message, "import that file in place of the script")
+    is_beside = partial is None and command.script.find_written(place) is None
     for key, entry in resolve(read_named_configuration(name, text, word)).items():
         if key in command.entries:
             continue
@@ -320,7 +321,8 @@ def _add_file(command: _Command, word: ShellField) -> None:
             unread = field_of([unknown])._replace(start=word.start, end=word.end)
             command.unread.setdefault(key, unread)
             continue
-        command.entries[key] = JsonEntry(entry.value, word.start, word.end)
+        own = PlaceBeside(place, entry.start, entry.end) if is_beside else None
+        command.entries[key] = JsonEntry(entry.value, word.start, word.end, own)
         why = word.assumption or command.script.assumption(place, entry.start, entry.end)
         why = why or (f"`{place}` beside the script, for `{name}`" if place != name else "")
         if why:

@@ -23,6 +23,8 @@ _WITH_COMMANDS = (
 #: Programs with a subcommand that launches another program: of Lightning Fabric.
 _LAUNCHING_COMMANDS = (("lightning", "run"), ("fabric", "run"))
 _MODULES = ("-m", "--module")
+_ATTACHED = re.compile(r"(-[NnG])(\d{1,8})")  # a short option with its value
+_ELASTIC = re.compile(r"(--nnodes=|)(\d{1,8}):(\d{1,8})")
 #: A command that prints the path of a file of Python.
 _PRINTED = re.compile(r"\$\(\s*python3?\s.*\.py\b", re.DOTALL)
 #: What a program that submits jobs starts behind ``--``.
@@ -71,7 +73,29 @@ def open_words(words: Sequence[ShellField]) -> Sequence[ShellField]:
     for word in words:
         inner = " --" in word.text and not word.text.startswith("--")
         found += split_words(word) if inner else [word]
-    return found
+    return [one for place in range(len(found)) for one in _plain_counts(found, place)]
+
+
+def _plain_counts(words: Sequence[ShellField], place: int) -> Sequence[ShellField]:
+    """Return the word at *place*: ``-N4`` of srun as two words, an elastic count as unknown.
+
+    >>> from parcost_formats.tools.shell.scripts import read_script
+    >>> (call,) = read_script("srun -N4 torchrun --nnodes=2:4 --max_restarts 3 a.py").commands
+    >>> [(word.text, word.unread) for word in open_words(call.words)][1:5:3]
+    [('-N', ''), ('--nnodes=2:4', 'the job is elastic, from 2 to 4 nodes')]
+    """
+    word = words[place]
+    if attached := _ATTACHED.fullmatch(word.text):
+        ahead = [one.text.rpartition("/")[2] for one in words[:place]]
+        if "srun" in ahead and not any(one.endswith(".py") for one in ahead):
+            return [word._replace(text=one) for one in attached.groups()]
+    elastic = _ELASTIC.fullmatch(word.text)
+    if elastic and (elastic[1] or (place and words[place - 1].text == "--nnodes")):
+        option, least, most = elastic.groups()
+        if int(least) == int(most):
+            return [word._replace(text=f"{option}{most}")]
+        return [word._replace(unread=f"the job is elastic, from {least} to {most} nodes")]
+    return [word]
 
 
 def launcher_options(words: Sequence[ShellField]) -> dict[str, ShellField]:

@@ -38,6 +38,7 @@ _SCHEDULER = re.compile(r"^#SBATCH[ \t]+([^\n#]*)", re.MULTILINE)
 _SCHEDULED = re.compile(r"(--[a-z-]+|-[A-Za-z])[= \t]*([^\s=-][^\s]*|-\d\S*)")
 _LONG_NAMES = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus"}
 _OF_JOB = re.compile(r"\$\{?SLURM_JOB_?ID\}?[\w.-]*\.(?:json|ya?ml)\b")
+HETEROGENEOUS = "hetjob"  # several sets of options, each for a part of the job
 _JOB_NUMBERS = ("SLURM_JOB_ID", "SLURM_JOBID")
 _VARIABLES_OF_SCHEDULER = {
     "--nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -62,7 +63,8 @@ class Script(NamedTuple):
     that it writes by here-documents before the launch that is read, by path. *folder* is where that
     launch is executed, from the folder of the script. *substitutes* are files beside the script
     that were read in place of files in that folder. *ended* is the ``exit`` that ends the script
-    ahead of the rest, if it is certain.
+    ahead of the rest, if it is certain. *repeated* are options of ``#SBATCH`` lines that a later
+    line replaces.
     """
 
     variables: Mapping[str, Variable]
@@ -77,6 +79,7 @@ class Script(NamedTuple):
     substitutes: set[str] | None = None
     ended: ShellField | None = None
     absent: Sequence[ShellField] = ()
+    repeated: Sequence[tuple[str, ShellField]] = ()
 
     def start_from(self, written: Mapping[str, ShellField], folder: str) -> Script:
         """Return the script with the written files and the folder of a command."""
@@ -262,6 +265,7 @@ class _ScriptReader(BuiltinReader):
     ) -> None:
         super().__init__(ScriptSource(text), environment, name.rpartition("/")[2], neighbor)
         self.scheduler: dict[str, Piece] = {}
+        self.repeated: list[tuple[str, Piece]] = []
         for key, value in environment.items():
             variable = Variable([[Piece(value, 0, 0)] if value else []])
             variable.exported = True
@@ -269,11 +273,16 @@ class _ScriptReader(BuiltinReader):
         self._read_scheduler()
 
     def _read_scheduler(self) -> None:
-        lines = _SCHEDULER.finditer(self.source.text)
+        lines, own = _SCHEDULER.finditer(self.source.text), set[str]()
         for found in (one for line in lines for one in self._schedule_devices(line)):
             key = _LONG_NAMES.get(found[1], found[1])
             start, end = self.source.place(found.start(1), found.end(2))
-            self.scheduler.setdefault(key, Piece(found[2], start, end))
+            if key in own and HETEROGENEOUS not in self.source.text:
+                self.repeated.append((key, self.scheduler[key]))
+                self.scheduler[key] = Piece(found[2], start, end)  # the last one counts
+            elif key not in self.scheduler:
+                own.add(key)
+                self.scheduler[key] = Piece(found[2], start, end)
             for name in _VARIABLES_OF_SCHEDULER.get(key, ()):
                 if name not in self.pins and found[2].isascii() and found[2].isdecimal():
                     variable = Variable([[Piece(found[2], start, end)]])
@@ -301,11 +310,12 @@ class _ScriptReader(BuiltinReader):
             if not name.startswith(FILE_PREFIX) and (variable := self.layer.get(name)) is not None
         }
         scheduler = {key: field_of([piece]) for key, piece in self.scheduler.items()}
+        repeated = [(key, field_of([piece])) for key, piece in self.repeated]
         assumed = [*self._assumed.values()]
         ended = field_of([self._end]) if self.layer.ended == "exit" and self._end else None
         found = Script(
             variables, calls, (), scheduler, assumed, self._found, self._lacking, ended=ended
-        )._replace(absent=self._absent)
+        )._replace(absent=self._absent, repeated=repeated)
         conditional = [word for call in calls for word in call.conditional]
         if not calls:
             names = [name for name in variables if name not in self.pins]

@@ -35,6 +35,8 @@ TOOL = "torchtitan"
 _FEWEST = 2  # sections that tell a file of torchtitan from others
 _SWITCHES = (("true",), ("false",))  # texts of a field that is on or off
 _STATED = ("layout.", "kernels.")  # blocks whose attributes no switch of a fork changes
+_NUMERIC = ("training.", "parallelism.")  # sections that have no numbers as text
+_NUMBER = re.compile(r"\s*[+-]?[0-9][0-9_.]*\s*")
 _KINDS = (
     *("precision", "cluster", "layout", "sharding", "schedule", "context", "training"),
     *("recompute", "routing", "overlap", "offload", "kernels", "model"),
@@ -95,6 +97,10 @@ def _of_toml(draft: Draft, text: str) -> dict[str, Option]:
             end=entry.end,
             value=entry.value,
         )
+        text = entry.value if isinstance(entry.value, str) else ""
+        if name.startswith(_NUMERIC) and _NUMBER.fullmatch(text):
+            draft.problem(option, "a number is expected, and this is text", "leave out the quotes")
+            continue
         before = found.setdefault(name, option)
         if before.texts != option.texts:
             message = f"`{before.key}` and `{key}` are one field, with different values"

@@ -67,6 +67,7 @@ def read_parallelism(
         assert option is not None
         why = "the product of the degrees: the file has no number of devices"
         draft.set("cluster.devices", digits(count), option, why)
+        draft.set("layout.dp", digits(replicate * shard), option)
     _tensor(options, degree["tp"])
     _context(options, degree["cp"])
     chunks = _pipeline(options, degree["pp"], layers)
