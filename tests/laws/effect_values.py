@@ -118,6 +118,22 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             ("weights", "4 B"),
         )
     },
+    "adapters.split": (
+        "dense",
+        "layout { tp = 2 }\nadapters { rank = 8, split = both }",
+        "layout { tp = 2 }\nadapters { rank = 8, split = one }",
+    ),
+    **{
+        f"adapters.{name}": (
+            "experts",
+            "adapters { rank = 8, split = both, experts = shared }",
+            f"adapters {{ rank = 8, split = both, {value} }}",
+        )
+        for name, value in (
+            ("experts", "experts = each"),
+            ("expert_rank", "experts = shared, expert_rank = 4"),
+        )
+    },
     "adapters.cast_inputs": (
         "dense",
         _WIDE_WEIGHTS + _THIN.format(""),

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 from parcost import (
     Check,
@@ -75,6 +75,14 @@ _BIAS_KERNELS = (2.0, 4.0)  # a product and a sum; products and sums for the bia
 #: Kernels of an adapter forward (two products, a scale and a sum) and as many for the gradient of
 #: its input; and its weight gradients.
 ADAPTER_KERNELS, ADAPTER_WEIGHT_KERNELS = 4.0, 2.0
+#: Collectives beside column-parallel and row-parallel matrices, forward and backward, by what is
+#: split, and with or without sequence parallelism.
+ADAPTER_CALLS = {
+    ("both", True): ((1.0, 1.0), (2.0, 2.0)),
+    ("both", False): ((1.0, 2.0), (2.0, 1.0)),
+    ("one", True): ((1.0, 2.0), (1.0, 1.0)),
+    ("one", False): ((0.0, 1.0), (1.0, 0.0)),
+}
 _ATTENTION = ("query", "key", "value", "output")
 _BACKWARD = 2  # gradients of each operator outside of a dense layer: of its input and weights
 
@@ -211,7 +219,8 @@ def _calls(study: Study) -> tuple[Real, Real, Real]:
     """Return tensor-parallel collectives per layer: forward, backward, and for weight gradients."""
     layout, overlap = study[Layout], study[Overlap]
     forward: Real = 2.0 * _PAIRS if layout.sequence_parallel else 1.0 * _PAIRS
-    again = layout.sequence_parallel and not study[Training].framework.keeps_gathers
+    kept = study[Training].framework.keeps_gathers or not trains_model(study)
+    again = layout.sequence_parallel and not kept
     weights: Real = 1.0 * _PAIRS if again else 0.0
     if tensor_overlap(study) == "pipelined":  # products and transfers replacing a product
         forward = forward * (2.0 * overlap.chunks - 1.0)
@@ -310,31 +319,70 @@ def _adapters(study: Study, framework: Framework) -> Iterator[Work]:
     attention = [targets for targets in groups if targets[0] in _ATTENTION]
     each = 0.0 if adapters.base is None else adapters.base.kernels
     both, dropout = layer_counts(study), 1.0 if adapters.dropout else 0.0
-    dense = layer_counts(study, moe=False) if model.experts else both
     again = layer_counts(study, recomputed=True)
-    again_dense = layer_counts(study, moe=False, recomputed=True) if model.experts else again
     others = [targets for targets in groups if targets not in attention]
-    for part, own, matrices, every, rerun in (
-        ("attention", attention, 4.0, both, again),
-        ("MLP", others, 3.0 if model.gated else 2.0, dense, again_dense),
-    ):
-        dequantized, found = each * matrices, len(own)
-        casts: Real = sum((adapter_casts(study, targets[0]) for targets in own), 0.0)
+    mlp = 3.0 if model.gated else 2.0
+    parts: list[_AdaptedPart] = [_AdaptedPart("attention", attention, both, again, 4.0)]
+    if model.experts:
+        dense, again_dense, moe, again_moe = (
+            layer_counts(study, moe=is_moe, recomputed=on)
+            for is_moe in (False, True)
+            for on in (None, True)
+        )
+        one_by_one = adapters.experts == "each" and not groups_experts(study)
+        routed = model.experts / study[Layout].ep if one_by_one else 1.0
+        shared = 1.0 if model.shared_experts else 0.0
+        parts.append(_AdaptedPart("MLP", others, dense, again_dense, mlp))
+        parts.append(_AdaptedPart("experts", others, moe, again_moe, 0.0, routed, shared))
+    else:
+        parts.append(_AdaptedPart("MLP", others, both, again, mlp))
+    for part in parts:
+        sets, dequantized = part.routed + part.parallel, each * part.matrices
+        found = sets * len(part.groups)
+        casts = sets * sum((adapter_casts(study, one[0]) for one in part.groups), 0.0)
         rest = found * (ADAPTER_KERNELS + dropout) + casts + dequantized
-        passes: list[tuple[Pass, Real, Sequence[float]]] = [
-            ("F", rest, every),
-            ("R", rest, rerun),
-            ("B", rest, every),
-            ("W", found * ADAPTER_WEIGHT_KERNELS, every),
+        joined, forward, backward = _adapter_calls(study, adapters, part)
+        passes: list[tuple[Pass, _Launches, Sequence[float]]] = [
+            ("F", _Launches(rest + joined, forward), part.every),
+            ("R", _Launches(rest + joined, forward), part.rerun),
+            ("B", _Launches(rest + joined, backward), part.every),
+            ("W", _Launches(found * ADAPTER_WEIGHT_KERNELS), part.every),
         ]
-        for pass_, kernels, count in passes:
-            issued = _Launches(kernels)
+        for pass_, issued, count in passes:
             seconds = (
                 _compiled_seconds(issued, framework, 1.0, apart=True)
                 if mode(study) == "compiled"
                 else _eager_seconds(issued, study)
             )
-            yield from _work(study, f"{NAME}, adapters of {part}", pass_, seconds, count)
+            yield from _work(study, f"{NAME}, adapters of {part.name}", pass_, seconds, count)
+
+
+class _AdaptedPart(NamedTuple):
+    """A part of a layer: its adapters, in the layers *every* and *rerun*, and its matrices.
+
+    It has *routed* sets of them, and *parallel* ones that tensor parallelism splits.
+    """
+
+    name: str
+    groups: Sequence[tuple[str, ...]]
+    every: Sequence[float]
+    rerun: Sequence[float]
+    matrices: float
+    routed: Real = 0.0
+    parallel: float = 1.0
+
+
+def _adapter_calls(study: Study, adapters: Adapters, part: _AdaptedPart) -> tuple[Real, Real, Real]:
+    """Return the copies of gathered columns, and the collectives forward and backward."""
+    layout = study[Layout]
+    if adapters.split is None:
+        return 0.0, 0.0, 0.0
+    calls = ADAPTER_CALLS[adapters.split, layout.sequence_parallel]
+    several = part.parallel * where(layout.tp > 1, 1.0, 0.0)
+    beside = [calls[one[0] in ("output", "down")] for one in part.groups]
+    joined = float(len(beside)) if adapters.split == "both" else 0.0
+    forward, backward = (sum((one[i] for one in beside), 0.0) for i in (0, 1))
+    return several * joined, several * forward, several * backward
 
 
 def _ends(study: Study, framework: Framework) -> Iterator[Work]:

@@ -53,7 +53,7 @@ MIXTURE = "Shazeer et al. 2017; Fedus et al. 2021 (Switch Transformer)"
 
 
 @record(eq=False)
-class _Experts:
+class Experts:
     """The experts of one rank, and the tokens of the busiest rank."""
 
     rank: Rank
@@ -70,13 +70,14 @@ class _Experts:
         return self.local * self.each
 
 
-def _experts(study: Study) -> _Experts | None:
+def experts_of(study: Study) -> Experts | None:
+    """Return the experts of one rank; None for a model without experts."""
     rank = rank_of(study)
     model, layout = rank.model, rank.layout
     if not model.experts or model.is_nominal:
         return None
     load = busiest_rank_load(study)
-    return _Experts(
+    return Experts(
         rank=rank,
         local=model.experts / layout.ep,
         width=model.expert_ffn / layout.etp,
@@ -90,7 +91,7 @@ def _experts(study: Study) -> _Experts | None:
 @hookimpl
 def parameters(study: Study) -> Iterator[Parameters]:
     """Return the router, and the matrices and biases of the experts."""
-    found = _experts(study)
+    found = experts_of(study)
     if found is None:
         return
     rank, model, count = found.rank, found.rank.model, found.rank.moe_layers.count
@@ -138,7 +139,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
 @hookimpl
 def flops(study: Study) -> Iterator[ModelFlops]:
     """Return 2 FLOPs per parameter of the router and of the experts used by a token."""
-    found = _experts(study)
+    found = experts_of(study)
     if found is None:
         return
     model, layers = found.rank.model, sum(found.rank.moe_layers.count)
@@ -155,7 +156,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | Stream]:
     """Return routing, the grouped products of the experts, and the shared experts."""
-    found = _experts(study)
+    found = experts_of(study)
     if found is None:
         return
     rank, model, h = found.rank, found.rank.model, found.rank.model.hidden
@@ -183,7 +184,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         yield from _shared_experts(found, span, study[Routing].hide == "shared_experts")
 
 
-def _sort_streams(found: _Experts, span: LayerSpan) -> Iterator[Stream]:
+def _sort_streams(found: Experts, span: LayerSpan) -> Iterator[Stream]:
     """Yield the sorting of received tokens by expert, and back.
 
     Ranks send their tokens one after another. Tokens sent once for several experts, or gathered,
@@ -200,7 +201,7 @@ def _sort_streams(found: _Experts, span: LayerSpan) -> Iterator[Stream]:
     )
 
 
-def _routed_experts(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[Gemm | Stream]:
+def _routed_experts(found: Experts, span: LayerSpan, fixed: bool) -> Iterator[Gemm | Stream]:
     rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
     yield from linear(
         "routed experts, up",
@@ -237,7 +238,7 @@ def _routed_experts(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[G
         yield traffic_stream(name, SUMMED, elements, rank.element, "B", span.count)
 
 
-def _routed_activations(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[Stream]:
+def _routed_activations(found: Experts, span: LayerSpan, fixed: bool) -> Iterator[Stream]:
     """Yield the activation of routed experts; *fixed* says whether their token count is fixed."""
     rank, elements = found.rank, found.received_tokens * found.width
     framework, name, e = rank.training.framework, "activation of routed experts", rank.element
@@ -255,7 +256,7 @@ def _routed_activations(found: _Experts, span: LayerSpan, fixed: bool) -> Iterat
     yield traffic_stream("gradients of routing weights", WEIGHED_SUM, elements, e, "B", span.count)
 
 
-def _routed_biases(found: _Experts, span: LayerSpan) -> Iterator[Stream]:
+def _routed_biases(found: Experts, span: LayerSpan) -> Iterator[Stream]:
     """Yield the biases of routed experts, times routing weights, expert by expert."""
     elements, e, each = (
         found.received_tokens * found.rank.model.hidden,
@@ -272,7 +273,7 @@ def _routed_biases(found: _Experts, span: LayerSpan) -> Iterator[Stream]:
         )
 
 
-def _shared_experts(found: _Experts, span: LayerSpan, covers: bool) -> Iterator[Gemm | Stream]:
+def _shared_experts(found: Experts, span: LayerSpan, covers: bool) -> Iterator[Gemm | Stream]:
     """Yield the shared experts; with *covers* the exchange may overlap with them."""
     rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
     columns, rows = (SHARED_EXPERTS, SHARED_ROWS) if covers else (MLP_COLUMNS, MLP_ROWS)
@@ -307,7 +308,7 @@ def _shared_experts(found: _Experts, span: LayerSpan, covers: bool) -> Iterator[
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
     """Return tensors saved for backward: the input, the routing, and outputs of experts."""
-    found = _experts(study)
+    found = experts_of(study)
     if found is None:
         return
     rank, model, span = found.rank, found.rank.model, found.rank.moe_layers
@@ -318,9 +319,11 @@ def memory(study: Study) -> Iterator[Memory]:
         )
     span = span.rerun_all(rank.recompute.moe)
     narrow = any_of(rank.saved_element_size != rank.element)  # else they keep that of the router
-    if rank.trains_model and model.shared_experts and narrow:
+    shared = narrow if rank.trains_model else rank.keeps_input("gate", "up")
+    if model.shared_experts and shared:
+        whole = text if rank.trains_model else rank.gathered_elements_text
         yield from rank.saved_tensor(
-            "input of shared experts", f"{text} q", span.rerun_all(again), source=KEPT
+            "input of shared experts", f"{whole} q", span.rerun_all(again), source=KEPT
         )
     made = span.rerun_all(rank.recompute.activation or rank.recomputes_outputs)
     counts = {"R": (found.received_tokens, ""), "T": (found.sent, "")}
@@ -339,11 +342,10 @@ def memory(study: Study) -> Iterator[Memory]:
             span,
         ),
     ]
-    if rank.trains_model:  # a frozen expert keeps no inputs of its products
-        rows += [
-            ("tokens at routed experts", "R h q", span),
-            ("activation of routed experts", "R F q / u", made),
-        ]
+    if rank.keeps_input("gate", "up"):
+        rows.append(("tokens at routed experts", "R h q", span))
+    if rank.keeps_input("down"):
+        rows.append(("activation of routed experts", "R F q / u", made))
     weighed = rank.training.framework.router_weights
     if weighed != "activation":
         # The gradient of a routing weight needs what it is multiplied with.
@@ -357,7 +359,7 @@ def memory(study: Study) -> Iterator[Memory]:
                 span,
             ),
         ]
-        if rank.trains_model:
+        if rank.keeps_input("down"):
             rows.append(("activation of shared experts", "s b G q / t", made))
     for name, text, layers in rows:
         yield from rank.saved_tensor(name, text, layers, counts, source=KEPT)

@@ -29,7 +29,7 @@ from parcost_plugins.vocabulary import (
     Recompute,
     Training,
 )
-from parcost_plugins.vocabulary.adapters import trains_model
+from parcost_plugins.vocabulary.adapters import is_split, trains_model
 from parcost_plugins.vocabulary.attention_mask import attended_tokens, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ENDS
@@ -243,8 +243,13 @@ class Rank:
 
     @property
     def gathered_elements_text(self) -> str:
-        """The formula of the saved input elements of a column-parallel layer, in symbols."""
-        return "s b h" if self.training.framework.keeps_gathers else self.residual_text
+        """The formula of the saved input elements of a column-parallel layer, in symbols.
+
+        An adapter whose matrices are both split saves the gathered input, which is not gathered
+        again: the frozen matrix needs none.
+        """
+        whole = self.training.framework.keeps_gathers or is_split(self.study, "both")
+        return "s b h" if whole else self.residual_text
 
     @property
     def reruns_core(self) -> bool:

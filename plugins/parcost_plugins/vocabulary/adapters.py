@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from parcost import BYTES, Real, block, integer, quantity, reference, switch
+from parcost import BYTES, Real, block, integer, quantity, reference, switch, word
 from parcost.numeric import minimum
 from parcost_plugins.vocabulary.training import Training
 
@@ -56,11 +56,19 @@ class Quantization:
         return self.bytes_ if self.shards_scales else self.element
 
 
-@block("adapters", label="none")
+@block(
+    "adapters",
+    label="none",
+    used_with={
+        ("split",): "`layout.tp` above 1",
+        ("experts", "expert_rank"): "a mixture of experts, and `gate`, `up` or `down`",
+    },
+)
 class Adapters:
     """LoRA: two thin matrices beside each target are trained, and the model is frozen.
 
-    The recipe of the job (`precision`) applies to the adapters.
+    The recipe of the job (`precision`) applies to the adapters. In a mixture of experts, `gate`,
+    `up` and `down` are those of routed and shared experts too.
     """
 
     rank: Real = integer(doc="inner width of an adapter (r)")
@@ -68,11 +76,9 @@ class Adapters:
     key: bool = switch(default=True, doc="the key projection has an adapter")
     value: bool = switch(default=True, doc="the value projection has an adapter")
     output: bool = switch(default=True, doc="the output projection of attention has an adapter")
-    gate: bool = switch(
-        default=True, doc="the gate projection of a dense, gated MLP has an adapter"
-    )
-    up: bool = switch(default=True, doc="the up projection of a dense MLP has an adapter")
-    down: bool = switch(default=True, doc="the down projection of a dense MLP has an adapter")
+    gate: bool = switch(default=True, doc="the gate projection of a gated MLP has an adapter")
+    up: bool = switch(default=True, doc="the up projection of an MLP has an adapter")
+    down: bool = switch(default=True, doc="the down projection of an MLP has an adapter")
     head: bool = switch(default=False, doc="the output head has an adapter")
     fused: bool = switch(
         default=False,
@@ -85,6 +91,25 @@ class Adapters:
         positive=True,
         default="training.precision.activation",
         doc="bytes of a frozen parameter that is not quantized",
+    )
+    split: str | None = word(
+        "both",
+        "one",
+        default=None,
+        doc="split of an adapter by tensor parallelism: both matrices, as Megatron-Bridge and NeMo "
+        "do, which gather the inner activation and the outputs of row-parallel layers; or only the "
+        "one beside the split side of the frozen matrix, as PEFT and ms-swift do, with the other "
+        "on every rank",
+    )
+    experts: str | None = word(
+        "shared",
+        "each",
+        default=None,
+        doc="adapters of routed experts: one that all experts share, whose gradient is summed "
+        "over the expert-parallel ranks, as in Megatron-Bridge; or one for each expert",
+    )
+    expert_rank: Real = integer(
+        default="adapters.rank", doc="inner width of the adapters of routed experts"
     )
     cast_inputs: bool = switch(
         default=True,
@@ -102,7 +127,7 @@ class Adapters:
         return any(getattr(self, target) for target in targets)
 
     def groups(self, *, gated: bool) -> tuple[tuple[str, ...], ...]:
-        """Return the targets in a layer with a dense MLP, grouped by adapter, attention first.
+        """Return the targets in a layer, grouped by adapter, attention first.
 
         An adapter has one target, or several if it is *fused*.
         """
@@ -111,6 +136,12 @@ class Adapters:
             here = tuple(t for t in alike if self.has(t) and (gated or t != "gate"))
             found += [here] if self.fused and here else [(target,) for target in here]
         return tuple(found)
+
+
+def is_split(study: Study, which: Literal["both", "one"]) -> bool:
+    """Return whether tensor parallelism splits adapters so; the degree may be 1."""
+    adapters = study.get(Adapters)
+    return adapters is not None and adapters.split == which
 
 
 def trains_model(study: Study) -> bool:

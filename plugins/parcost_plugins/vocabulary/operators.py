@@ -27,6 +27,10 @@ MLP_COLUMNS, MLP_ROWS = "MLP, by columns", "MLP, by rows"
 SHARED_EXPERTS, SHARED_ROWS = "shared experts", "shared experts, by rows"
 #: The product of the head, which is split by columns.
 HEAD_COLUMNS = "head, by columns"
+#: The products with A and with B of adapters beside column-parallel and row-parallel matrices.
+ADAPTER_COLUMNS = ("adapter by columns, A", "adapter by columns, B")
+SHARED_ADAPTER_COLUMNS = ("adapter of shared experts by columns, A", ADAPTER_COLUMNS[1])
+ADAPTER_ROWS = ("adapter by rows, A", "adapter by rows, B")
 #: The tag of memory that stands before the first layer or behind the last, and in none.
 ENDS = "ends"
 #: Where keys and values are needed: layer by layer, and layers with a window have less to do.

@@ -18,7 +18,8 @@ a product or summed after it, chunk by chunk beside that product. ``split_batch`
 the other half of the micro-batch.
 
 The hosts of the model's products say which pairs a stage has. So a layer without a pair (such as
-experts) has no communication here.
+experts) has no communication here. Frozen weights have no use for saved inputs, which are not
+gathered again; ``adapters`` has the messages of adapters.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from parcost import (
     hookimpl,
     switch,
 )
-from parcost_plugins.parallelism.tensor import figures, norms, rules
+from parcost_plugins.parallelism.tensor import adapters, figures, norms, rules
 from parcost_plugins.parallelism.tensor.chunks import chunk_losses, split_losses
 from parcost_plugins.parallelism.tensor.group import TensorGroup, tensor_group
 from parcost_plugins.parallelism.tensor.layer_collectives import (
@@ -52,6 +53,7 @@ from parcost_plugins.parallelism.tensor.layer_collectives import (
 from parcost_plugins.parallelism.tensor.rulebook import RULES
 from parcost_plugins.parallelism.tensor.weight_gradients import defers_weight_gradients
 from parcost_plugins.vocabulary import Layout, Training, on_first, on_last
+from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 from parcost_plugins.vocabulary.partition import map_stages
 from parcost_plugins.vocabulary.run_choices import tensor_overlap
@@ -92,6 +94,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
     chosen, mode = study[TensorParallel], tensor_overlap(study)
     on_wire = tensor_group(study)
     yield from _layers(study, on_wire, mode, saved_inputs=chosen.saved_inputs)
+    yield from adapters.collectives(study, on_wire, mode)
     if mode == "pipelined":
         yield from chunk_losses(study)
     elif mode == "split_batch":
@@ -108,7 +111,7 @@ def _layers(study: Study, on_wire: TensorGroup, mode: str, *, saved_inputs: bool
     again = {"columns": pairs(study, "R", "columns"), "rows": pairs(study, "R")}
     model = study[Training].model
     for row in rows_of(study[Layout]):
-        if row is SAVED_INPUT and not saved_inputs:
+        if row is SAVED_INPUT and not (saved_inputs and trains_model(study)):
             continue
         for pass_ in row.passes:
             for message in messages(row, again[row.side] if pass_ == "R" else once, model):
@@ -138,6 +141,8 @@ def _ends(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]:
     sums_hide = sums_hide and not study.number(defers_weight_gradients)
     counts = {"first": on_first(study), "last": on_last(study)}
     for end in _ENDS_SHARDED if study[Layout].sequence_parallel else _ENDS:
+        if end in _OF_WEIGHTS and not trains_model(study):
+            continue
         hides = end.part != "sum" or sums_hide
         yield on_wire.work(
             end.name,
@@ -154,11 +159,18 @@ _ENDS = (
     LayerRow("embedding all-reduce", "all_reduce", "forward", place="first"),
     LayerRow("head input gradient all-reduce", "all_reduce", "sum", host="head", place="last"),
 )
+_EMBEDDING_GRADIENT = LayerRow(
+    "embedding gradient all-gather", "all_gather", "weights", place="first"
+)
+_HEAD_INPUT = LayerRow(
+    "head saved input all-gather", "all_gather", "backward", host="head", place="last"
+)
+_OF_WEIGHTS = (_EMBEDDING_GRADIENT, _HEAD_INPUT)  # which frozen weights have no use for
 _ENDS_SHARDED = (
     LayerRow("embedding reduce-scatter", "reduce_scatter", "forward", place="first"),
-    LayerRow("embedding gradient all-gather", "all_gather", "weights", place="first"),
+    _EMBEDDING_GRADIENT,
     LayerRow("head all-gather", "all_gather", "forward", place="last"),
-    LayerRow("head saved input all-gather", "all_gather", "backward", host="head", place="last"),
+    _HEAD_INPUT,
     LayerRow(
         "head input gradient reduce-scatter", "reduce_scatter", "sum", host="head", place="last"
     ),

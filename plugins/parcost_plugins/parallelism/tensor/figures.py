@@ -6,13 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from parcost import Figure, Outcome, Real, Section, Sheet, Study
 from parcost.numeric import ratio, where
+from parcost_plugins.parallelism.tensor import adapters
 from parcost_plugins.parallelism.tensor.group import tensor_group
 from parcost_plugins.parallelism.tensor.layer_collectives import (
+    SAVED_INPUT,
     messages,
     pairs,
     rows_of,
 )
 from parcost_plugins.vocabulary import Gemm, Layout, Training, layers
+from parcost_plugins.vocabulary.adapters import trains_model
+from parcost_plugins.vocabulary.run_choices import tensor_overlap
 
 SOURCE = "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022"
 _RING = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
@@ -93,6 +97,8 @@ def _sheet(study: Study, outcome: Outcome) -> Sheet:
     backward: Real = 0.0
     sent: Real = 0.0
     for row in rows:
+        if row is SAVED_INPUT and not trains_model(study):
+            continue
         times = 1.0 + again[row.side] if row.part == "forward" else 1.0
         factor = times * _RING[row.operation] * (layout.tp - 1) / layout.tp
         for message in messages(row, found, model):
@@ -104,6 +110,14 @@ def _sheet(study: Study, outcome: Outcome) -> Sheet:
             else:
                 backward += share
             sent = sent + share * factor * on_wire.estimate(row.operation, message).bytes_
+    for _, operation, pass_, message in adapters.exchanges(study, tensor_overlap(study)):
+        share = where(layout.tp > 1, sum(message.times) / (held * layout.pp), 0.0)
+        if pass_ == "F":
+            forward += share
+        else:
+            backward += share
+        factor = _RING[operation] * (layout.tp - 1) / layout.tp
+        sent = sent + share * factor * on_wire.estimate(operation, message).bytes_
     buffer = on_wire.estimate("all_reduce").bytes_
     each = held * layout.pp / sum(layers(study))  # one where attention and MLP run side by side
     return Sheet(

@@ -52,7 +52,7 @@ class TensorGroup:
                 width = {"w": (message.width, "")}
                 symbols = {symbol: self.sizes[symbol] for symbol in "sb"} | width
                 symbols["e"] = self.sizes["e"]
-            if operation == "all_gather":
+            if operation == "all_gather" and not (message and message.wide):
                 symbols["e"] = (self.gathered, "B")
             self._costs[key] = self._estimate(operation, symbols, parts)
         return self._costs[key]

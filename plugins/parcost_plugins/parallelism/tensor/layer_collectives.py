@@ -82,12 +82,13 @@ def rows_of(layout: Layout) -> Sequence[LayerRow]:
 class Message(NamedTuple):
     """One tensor of a collective: its *width* per token, and the number of *pairs* that send it.
 
-    *tensor* is "" for the residual stream.
+    *tensor* is "" for the residual stream. Gathers of a *wide* one are never in low precision.
     """
 
     tensor: str
     width: Real
     pairs: Mapping[str, Sequence[float]]
+    wide: bool = False
 
     @property
     def times(self) -> Sequence[float]:

@@ -1,8 +1,9 @@
 """Gradients of replicated parameters that see only a shard of the tokens.
 
 Under sequence parallelism a rank normalises its shard of the tokens. So the gradients of norms, and
-of biases added after a reduce-scatter, are partial sums. They are added up once per step. Learned
-positions are added to whole tokens, and their gradients are whole.
+of biases added after a reduce-scatter, are partial sums. They are added up once per step, and so
+are those of an adapter's matrix that every rank holds. Learned positions are added to whole tokens,
+and their gradients are whole.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from parcost import Once, Real, Study, formula
 from parcost_plugins.parallelism.tensor.group import TensorGroup
 from parcost_plugins.vocabulary import Layout, Parameters, Training, virtual_stages
-from parcost_plugins.vocabulary.adapters import trains_model
+from parcost_plugins.vocabulary.adapters import is_trained, trains_model
 from parcost_plugins.vocabulary.causes import TENSOR
 from parcost_plugins.vocabulary.stage_parameters import slots
 from parcost_plugins.vocabulary.sums import reduction_algorithm
@@ -20,15 +21,18 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
     """Yield the all-reduce over the tensor-parallel ranks, one for each kind of stage."""
-    if not study[Layout].sequence_parallel or not trains_model(study):
+    if not study[Layout].sequence_parallel:
         return
+    name = (
+        "layer norm gradient all-reduce" if trains_model(study) else "adapter gradient all-reduce"
+    )
     e = study[Training].precision.reduction
     for i, elements, on in _kinds(study):
         algorithm = reduction_algorithm(study, on_wire.algorithm)
         n = formula("psi e", psi=elements, e=(e, "B"))
         call = study.collective("all_reduce", n, "tp", algorithm)
         yield Once(
-            name="layer norm gradient all-reduce" + (f" ({i + 1})" if i else ""),
+            name=name + (f" ({i + 1})" if i else ""),
             cause=TENSOR,
             seconds=call.formula,
             when="end",
@@ -42,11 +46,11 @@ def _kinds(study: Study) -> Iterator[tuple[int, Real, Sequence[float]]]:
     """Yield kinds of stages: a number, the replicated elements, and the count on each stage."""
     if study.has_structures:
         held = [p for _, p in study.contributions_by_row("parameters")]
-        copied = [p for p in held if isinstance(p, Parameters) and _is_partial(p)]
+        copied = [p for p in held if isinstance(p, Parameters) and _is_partial(study, p)]
         for slot in slots(study, tuple(p.count for p in copied), dense=False):
             yield slot.number, _elements(copied, slot.counts), slot.row
         return
-    copied = [p for p in study.parameters if isinstance(p, Parameters) and _is_partial(p)]
+    copied = [p for p in study.parameters if isinstance(p, Parameters) and _is_partial(study, p)]
     kinds: dict[tuple[float, ...], list[int]] = {}
     for stage in range(virtual_stages(study)):
         kinds.setdefault(tuple(p.count[stage] for p in copied), []).append(stage)
@@ -56,9 +60,9 @@ def _kinds(study: Study) -> Iterator[tuple[int, Real, Sequence[float]]]:
             yield i, _elements(copied, counts), on
 
 
-def _is_partial(held: Parameters) -> bool:
+def _is_partial(study: Study, held: Parameters) -> bool:
     """Return whether the gradient of a rank covers only its shard of the tokens."""
-    return held.replicated and held.place != "before"
+    return held.replicated and held.place != "before" and is_trained(study, held)
 
 
 def _elements(copied: Sequence[Parameters], counts: Sequence[Real]) -> Real:

@@ -1,0 +1,137 @@
+"""Messages of adapters whose matrices tensor parallelism splits.
+
+The products of the model's adapters have hosts of their own, which give their number in a pass. A
+message over T tokens is r wide (the inner activation) or h wide (the hidden size).
+
+- Both matrices are split. Beside a matrix split by columns A has r / t outputs, which are gathered.
+  Beside one split by rows outputs of A are summed, and the h / t outputs of B gathered.
+  Sequence parallelism keeps a share of these. Gradients take the same way back.
+- One matrix is split. Only inner activations and their gradients are exchanged. The other matrix
+  has partial gradients with sequence parallelism, which are summed once per step (see ``norms``).
+
+Sources: Megatron-Bridge 0.4 and NeMo 2.3, peft/utils.py, ParallelLinearAdapter, with
+ColumnParallelLinear and RowParallelLinear of Megatron-Core; mcore-bridge of ms-swift 4, tuners/
+lora.py, LoraParallelLinear, with TELinear of Transformer Engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import add
+from typing import Literal, NamedTuple
+
+from parcost import Pass, Study, Work
+from parcost_plugins.parallelism.tensor.group import TensorGroup
+from parcost_plugins.parallelism.tensor.layer_collectives import Message, Operation
+from parcost_plugins.vocabulary import Adapters, Gemm, Layout, Training
+from parcost_plugins.vocabulary.operators import (
+    ADAPTER_COLUMNS,
+    ADAPTER_ROWS,
+    SHARED_ADAPTER_COLUMNS,
+)
+from parcost_plugins.vocabulary.partition import Counts, map_stages
+
+(_COLUMNS_A, _COLUMNS_B), (_ROWS_A, _ROWS_B) = ADAPTER_COLUMNS, ADAPTER_ROWS
+_SHARED_A = SHARED_ADAPTER_COLUMNS[0]
+_EVERY_A = (_COLUMNS_A, _SHARED_A)
+
+
+class _Row(NamedTuple):
+    """A collective beside each of the products with the hosts *products*, in one direction.
+
+    *width* is r, the rank of the adapters, or h, the hidden size.
+    """
+
+    name: str
+    products: Sequence[str]
+    operation: Operation
+    width: Literal["r", "h"]
+    backward: bool = False
+
+
+_INNER = "inner activation"
+_BOTH = (
+    _Row(f"{_INNER} all-gather", _EVERY_A, "all_gather", "r"),
+    _Row(f"{_INNER} gradient all-reduce", (_COLUMNS_B, _ROWS_B), "all_reduce", "r", True),
+    _Row(f"{_INNER} all-reduce", (_ROWS_A,), "all_reduce", "r"),
+    _Row("output all-gather", (_ROWS_B,), "all_gather", "h"),
+)
+_BOTH_SHARDED = (_Row("output gradient all-gather", (_ROWS_B,), "all_gather", "h", True),)
+_BOTH_WHOLE = (_Row("input gradient all-reduce", _EVERY_A, "all_reduce", "h", True),)
+_ONE_SHARDED = (
+    _Row(f"{_INNER} all-gather", (_COLUMNS_B,), "all_gather", "r"),
+    _Row(f"saved {_INNER} all-gather", (_COLUMNS_B,), "all_gather", "r", True),
+    _Row(f"{_INNER} gradient reduce-scatter", (_COLUMNS_B,), "reduce_scatter", "r", True),
+    _Row(f"{_INNER} reduce-scatter", (_ROWS_A,), "reduce_scatter", "r"),
+    _Row(f"{_INNER} gradient all-gather", (_ROWS_A,), "all_gather", "r", True),
+)
+_ONE_WHOLE = (
+    _Row(f"{_INNER} all-reduce", (_ROWS_A,), "all_reduce", "r"),
+    _Row(f"{_INNER} gradient all-reduce", (_COLUMNS_B,), "all_reduce", "r", True),
+)
+
+
+def _own_gathers(products: Sequence[str]) -> Sequence[_Row]:
+    """Return the collectives of adapters that gather their input beside the frozen product.
+
+    Others read the gathered input of the norm before it, and return one gradient for both.
+    """
+    return (
+        _Row("input all-gather", products, "all_gather", "h"),
+        _Row("input gradient reduce-scatter", products, "reduce_scatter", "h", True),
+    )
+
+
+class Exchange(NamedTuple):
+    """A collective of adapters in one pass, and its message."""
+
+    name: str
+    operation: Operation
+    pass_: Pass
+    message: Message
+
+
+def exchanges(study: Study, mode: str) -> Iterator[Exchange]:
+    """Yield the collectives of all adapters, with an overlap *mode* of tensor parallelism."""
+    adapters = study.get(Adapters)
+    if adapters is None or adapters.split is None:
+        return
+    widths = {"r": adapters.rank, "h": study[Training].model.hidden}
+    passes: dict[bool, Sequence[Pass]] = {False: ("F", "R"), True: ("B",)}
+    for row in _rows(adapters.split, study[Layout].sequence_parallel, chunks=mode == "pipelined"):
+        for pass_ in passes[row.backward]:
+            times = _times(study, row.products, "F" if row.backward else pass_)
+            if any(times):
+                named = Message(f"adapters, {row.width}", widths[row.width], {"": times}, wide=True)
+                yield Exchange(f"adapter {row.name}", row.operation, pass_, named)
+
+
+def collectives(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]:
+    """Yield the work of all collectives. Under *mode* ``split_batch`` they hide in halves."""
+    halves = mode == "split_batch"
+    for name, operation, pass_, message in exchanges(study, mode):
+        cost = on_wire.estimate(operation, message, parts=2.0 if halves else 1.0)
+        yield on_wire.work(name, pass_, cost, message.times, "" if halves else None)
+
+
+def _rows(split: str, sharded: bool, *, chunks: bool) -> Iterator[_Row]:
+    """Yield the collectives by what is *split*, and whether the sequence is *sharded*.
+
+    Communication in *chunks* gathers no input that an adapter could read.
+    """
+    if split == "one":
+        yield from _ONE_SHARDED if sharded else _ONE_WHOLE
+        return
+    yield from _BOTH
+    yield from _BOTH_SHARDED if sharded else _BOTH_WHOLE
+    if sharded:
+        yield from _own_gathers(_EVERY_A if chunks else (_SHARED_A,))
+
+
+def _times(study: Study, products: Sequence[str], pass_: str) -> Counts:
+    """Return the number of products with these hosts on each virtual stage."""
+    found: Counts | float = 0.0
+    for _, operator in study.contributions_by_row("operators"):
+        if isinstance(operator, Gemm) and operator.pass_ == pass_ and operator.host in products:
+            found = map_stages(add, operator.count, found)
+    return found if not isinstance(found, float) else ()
