@@ -32,13 +32,14 @@ def choice_of(scenario: Scenario, study: Study, axis: Axis) -> Choice:
 def find(study: Study, path: str) -> tuple[Any, str]:
     """Return the block of the attribute at *path*, and the attribute's name."""
     owner, _, attribute = path.rpartition(".")
-    known: dict[str, None] = {}
+    passed = []
     for block in _blocks([block for blocks in study.blocks.values() for block in blocks]):
         type_ = block_type(type(block))
         owners = (type_.kind, vars(block).get("label", ""))
         if owner in owners and attribute in type_.fields:
             return block, attribute
-        known |= {f"{one}.{name}": None for one in owners if one for name in type_.fields}
+        passed += [(one, type_.fields) for one in owners if one]
+    known = dict.fromkeys(f"{one}.{name}" for one, fields in passed for name in fields)
     place = study.path or study.name
     message = f"a search cannot choose `{path}`: no block of the study has it"
     help = did_you_mean(path, known)

@@ -107,13 +107,14 @@ class _Merger:
     def _block(self, blocks: Sequence[Any]) -> Any:
         first = blocks[0]
         names = list(vars(first))
-        if any(type(b) is not type(first) or list(vars(b)) != names for b in blocks):
+        held = [vars(block) for block in blocks]
+        if len({*map(type, blocks)}) > 1 or any(list(attributes) != names for attributes in held):
             raise _DifferentError
         fields = block_type(type(first)).fields
         values: dict[str, Any] = {}
         axes: dict[str, tuple[str, Any]] = {}
         for name in names:
-            own = [vars(block)[name] for block in blocks]
+            own = [attributes[name] for attributes in held]
             types = {*map(type, own)}
             if len(types) == 1 and own[0].__class__ in _PLAIN and own.count(own[0]) == len(own):
                 values[name] = own[0]

@@ -88,6 +88,7 @@ class Scores:
         self._sums: dict[int, Sequence[Any]] = {}  # of serial work
         self._bounds: dict[tuple[int, int], Any] = {}
         self._rows: dict[Any, Any] = {}
+        self._row_reads: dict[StageCounts, Sequence[int]] = {}
         self._pipelines: dict[tuple[int, int], Pipeline] = {}
         self._schedules: dict[tuple[int, int], Schedule] = {}
 
@@ -487,7 +488,9 @@ class Scores:
         The second result has the errors of the counting function, and counts of a wrong length.
         """
         variants = self.group.structures[place].variants
-        read, by_part = variants.counts(row, self._where(index), self._choice)
+        known = self._row_reads.get(row, ())  # of another structure
+        read, by_part = variants.counts(row, self._where(index), self._choice, known)
+        self._row_reads[row] = read
         _, stages = self._sizes(place, index)
         found: dict[Any, NDArray[np.bool_]] = {}
         problems: list[Any] = []

@@ -26,6 +26,7 @@ from parcost.engine.study import SpecStudy, contribution, plain_first, row_count
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, SpecError
 from parcost.numeric import max_of
+from parcost.records import replace_values
 from parcost.search.term_numbers import summed_numbers
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Variants:
         self.faults: list[Fault] = [] if faults is None else faults
         self.points = shape_of(base)
         self._memo = Memo()
+        self.shape = tuple(len(choice.values) for choice in choices)
         self._number = {choice.name: k for k, choice in enumerate(choices)}
         self._studies: dict[Combination, SpecStudy] = {}
         self._chosen: dict[int, dict[str, int]] = {}  # by id of a block, and attribute
@@ -97,11 +99,6 @@ class Variants:
         self._made: dict[tuple[int, ...], Any] = {}
         self._cuts: dict[int, tuple[int, int]] = {}  # by id of a study: devices, virtual stages
         self._find_choices()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The number of values of each choice."""
-        return tuple(len(choice.values) for choice in self.choices)
 
     def study_of(self, combination: Combination) -> SpecStudy:
         """Return the study with the values of *combination*."""
@@ -131,14 +128,15 @@ class Variants:
         return self._by_reads(lambda read, part: self._answer(hook, position, read, part, legal))
 
     def _by_reads(
-        self, ask: Callable[[Combination, Combination], tuple[T, frozenset[int]]]
+        self,
+        ask: Callable[[Combination, Combination], tuple[T, frozenset[int]]],
+        read: tuple[int, ...] = (),
     ) -> tuple[Sequence[int], Mapping[Combination, T]]:
         """Return the choices that answers depend on, and the answers by the indices of these.
 
         *ask* takes choices and their indices, and returns an answer and the choices that it read.
-        It is called again with the choices read so far until it reads no other.
+        It is called again with the choices read so far, *read* at first, until it reads no other.
         """
-        read: tuple[int, ...] = ()
         while True:
             found = {}
             union = set(read)
@@ -251,12 +249,16 @@ class Variants:
         return self._trace(tuple(index), asked, hook, position)
 
     def counts(
-        self, row: StageCounts, combination: Combination, fixed: int | None
+        self,
+        row: StageCounts,
+        combination: Combination,
+        fixed: int | None,
+        read: Sequence[int] = (),
     ) -> tuple[Sequence[int], Mapping[Combination, tuple[Any, str | CallError]]]:
         """Return the choices that the counts of *row* depend on, and its counts by virtual stage.
 
         Counts are by the indices of these choices, without the *fixed* choice. Each has its error,
-        or "".
+        or "". The choices in *read* are likely to be read.
         """
 
         def count(read: Combination, part: Combination) -> tuple[Any, frozenset[int]]:
@@ -266,7 +268,7 @@ class Variants:
             found, reads = self._trace(tuple(index), row_count, row)
             return found, reads - {fixed}
 
-        return self._by_reads(count)
+        return self._by_reads(count, tuple(read))
 
     def _rejection_reason(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would reject an answer, or ""."""
@@ -318,25 +320,20 @@ class Variants:
         )
 
     def _study(self, combination: Combination) -> SpecStudy:
-        blocks = {
-            schema: tuple(self._observe(block, combination) for block in found)
-            for schema, found in self.base.blocks.items()
+        chosen = {schema: self._observe(found, combination) for schema, found in self._observed}
+        names = [choice.name for choice in self.choices]
+        values = {
+            "blocks": {**self.base.blocks, **chosen},
+            "_replace": None,
+            "faults": self.faults,
+            "_left_out": set(),
+            "_memo": self._memo,
+            "_point": {**self.point, **dict(zip(names, combination, strict=True))},
+            "_rejection_reason": self._rejection_reason,
+            "_cut": None if self.cut is None else partial(self.cut, combination),
+            "_structures": partial(self._structures, combination) if self.point else None,
         }
-        return evolve(
-            self.base,
-            blocks=blocks,
-            replace=None,
-            faults=self.faults,
-            left_out=set(),
-            memo=self._memo,
-            point={
-                **self.point,
-                **{c.name: i for c, i in zip(self.choices, combination, strict=True)},
-            },
-            rejection_reason=self._rejection_reason,
-            cut=None if self.cut is None else partial(self.cut, combination),
-            structures=partial(self._structures, combination) if self.point else None,
-        )
+        return replace_values(self.base, values)
 
     def _structures(self, combination: Combination) -> Sequence[SpecStudy]:
         """Return the study of each part for *combination*."""
@@ -374,19 +371,22 @@ class Variants:
             for block in self.base.all(schema):
                 if getattr(block, "label", "") == choice.label:
                     self._chosen.setdefault(id(block), {})[choice.attribute] = k
-        for blocks in self.base.blocks.values():
-            for block in blocks:
-                self._inner_choices(block)
+        self._observed = [
+            (schema, found)
+            for schema, found in self.base.blocks.items()
+            if any(self._inner_choices(block) for block in found)
+        ]
 
     def _inner_choices(self, block: Any) -> tuple[int, ...]:
-        if id(block) not in self._inside:
-            own = list(self._chosen.get(id(block), {}).values())
+        if (found := self._inside.get(id(block))) is None:
+            own = set(self._chosen.get(id(block), {}).values())
+            values = vars(block)
             for name in block_attributes(block.__class__):
-                held = vars(block).get(name)
-                for inner in held if isinstance(held, tuple) else [held] if held else []:
-                    own += self._inner_choices(inner)
-            self._inside[id(block)] = tuple(sorted(set(own)))
-        return self._inside[id(block)]
+                held = values.get(name)
+                for inner in held if held.__class__ is tuple else [held] if held else ():
+                    own.update(self._inner_choices(inner))
+            found = self._inside[id(block)] = tuple(sorted(own)) if own else ()
+        return found
 
 
 def _summed_numbers(study: SpecStudy, hook: str, position: int) -> Contribution:
