@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from parcost import Edge, Memory, Once, Pair, Pipeline, PipelineShape, Work
 from parcost.contract.plugin import Plugin
 from parcost.engine.maxima import total
+from parcost.search.memory_bounds import peak_memory
 from parcost.search.serial_work import SerialWork, bound_seconds
 from parcost.search.stage_loads import StageLoads, StructureLoads
-from parcost.search.timing import ScheduleTimes, SketchPlan, peak_memory
+from parcost.search.timing import ScheduleTimes, SketchPlan
 
 RESOURCES = ("compute", "link", "network")
 seconds = st.integers(0, 8).map(float)
@@ -425,7 +426,8 @@ def test_a_bound_is_never_above_the_replay_and_what_is_exact_equals_it(step: Any
     assert bound[0] <= found.step_seconds + slack
     if exact[0]:
         assert bound[0] == pytest.approx(found.step_seconds, rel=1e-12)
-    held = peak_memory(timed.plan, cut.micro_batches, step.memory, {})
+    stages = range(step.p * step.v)
+    held = peak_memory(step.memory, [timed.plan], [stages], [np.array([float(step.m)])])
     assert np.all(held <= found.memory_bytes * (1 + 1e-12))
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from parcost.engine import bounds, memory, overlap, reduce, stage_costs, step_costs
 from parcost.engine.maxima import MaximumChoice
-from parcost.search import timing
+from parcost.search import memory_bounds, timing
 
 EXAMPLES = 400  # at most: what is listed here needs a few dozen, or some 200
 
@@ -184,7 +184,7 @@ FAULTS = [
     ),
     Fault(
         "a micro-batch too many is alive",
-        [(memory.DeviceMemory, "alive")],
+        [(memory.PlanMemory, "alive")],
         _one_micro_batch_more,
         "memory_adds_up_to_the_fullest_moment_of_the_fullest_device",
     ),
@@ -192,7 +192,7 @@ FAULTS = [
         "what a device holds once is held for every stage",
         [(memory.DeviceMemory, "_count_memory")],
         constant(
-            lambda self, term, held: sum(stage_costs.count(term, self.plan.stage[k]) for k in held)
+            lambda self, term, d: sum(stage_costs.count(term, x) * n for x, n in self.copies[d])
         ),
         "memory_adds_up_to_the_fullest_moment_of_the_fullest_device",
     ),
@@ -222,8 +222,8 @@ FAULTS = [
     ),
     Fault(
         "the memory of a search has a micro-batch too many",
-        [(timing.DeviceMemory, "_more")],
-        constant(lambda _self, alive, _k: alive + (alive > 0)),
+        [(memory_bounds, "_in_flight")],
+        constant(lambda alive, _scale, _most: alive + (alive > 0.0)),
         "a_bound_is_never_above_the_replay_and_what_is_exact_equals_it",
     ),
 ]

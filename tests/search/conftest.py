@@ -18,7 +18,7 @@ from parcost.engine.scenario import Scenario
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.replays import replay_layouts
 from parcost.search.result import spec_text
-from parcost.search.scores import Scores, score
+from parcost.search.scores import Scores
 from parcost.search.space import Space, StructureGroup
 from parcost.search.space import space as space_of
 
@@ -209,8 +209,10 @@ def at_once(space: Space) -> dict[tuple[Any, ...], KnownCost]:
 def _known_costs(group: StructureGroup) -> dict[tuple[Any, ...], KnownCost]:
     found: dict[tuple[Any, ...], KnownCost] = {}
     whole = {i: np.arange(len(s.kept)) for i, s in enumerate(group.structures)}
-    bounds = {(b.place, b.index): (b.seconds, b.points) for b in Scores(group).bound_layouts(whole)}
-    for scored in score(group):
+    scores = Scores(group)
+    every = list(scores.bound_layouts(whole))
+    bounds = {(b.place, b.index): (b.seconds, b.points) for b in every}
+    for scored in scores.score_layouts((b, b.legal) for b in every):
         structure, shape = scored.structure, scored.legal.shape
         bounded, points = bounds[scored.place, scored.index]
         if np.shape(bounded)[-1:] == (len(points),):

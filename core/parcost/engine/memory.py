@@ -13,8 +13,8 @@ at the loss. In the backward pass of layers it holds 8 + 9 = 17 GiB, and what is
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ class PeakMemory:
 
 def peak_memory(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> PeakMemory:
     """Return the peak memory of *plan* over all devices; *terms* are sorted by name."""
-    held = DeviceMemory([term for _, term in terms], plan)
+    held = PlanMemory([term for _, term in terms], plan)
     sums = [held.moments(d) for d in range(len(plan.held))]
     points = [(d, moment) for d in range(len(plan.held)) for moment in MOMENTS]
     _, at = find_maximum([bytes_ for moments in sums for bytes_ in moments])
@@ -78,7 +78,7 @@ def peak_memory(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> P
 
 def peak_bytes(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> Real:
     """Return the peak memory over all devices, in bytes."""
-    held = DeviceMemory([term for _, term in terms], plan)
+    held = PlanMemory([term for _, term in terms], plan)
     every = (bytes_ for d in range(len(plan.held)) for bytes_ in held.moments(d))
     return reduce(maximum, every)
 
@@ -93,7 +93,7 @@ def reserved_bytes(
         evolve(term, moments=(*term.moments, *term.cached)) if term.cached else term
         for _, term in terms
     ]
-    reserved = DeviceMemory(every, plan)
+    reserved = PlanMemory(every, plan)
     return [reduce(maximum, reserved.moments(d)) for d in range(len(held))]
 
 
@@ -101,7 +101,7 @@ def device_lines(
     terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan
 ) -> Sequence[Mapping[Moment, Sequence[MemoryLine]]]:
     """Return the memory lines of each device at each moment; *terms* are sorted by name."""
-    held = DeviceMemory([term for _, term in terms], plan)
+    held = PlanMemory([term for _, term in terms], plan)
 
     def lines(d: int, moment: Moment) -> list[MemoryLine]:
         amounts = [held.bytes_of(term, d, moment) for _, term in terms]
@@ -116,51 +116,42 @@ def device_lines(
     return [{moment: lines(d, moment) for moment in MOMENTS} for d in range(len(plan.held))]
 
 
-class DeviceMemory:
-    """The memory of each device at each moment."""
+class DeviceMemory(ABC):
+    """The memory of each device at each moment, for the micro-batches in flight.
+
+    *copies* are by device: a virtual stage of each kind, and the number of copies of such stages.
+    """
 
     def __init__(
-        self,
-        terms: Sequence[Memory],
-        plan: PipelinePlan,
-        *,
-        most: Real | None = None,
-        growing: Collection[int] = (),
-        steady: dict[Any, Sequence[Real]] | None = None,
+        self, terms: Sequence[Memory], copies: Sequence[Sequence[tuple[int, Real]]]
     ) -> None:
-        """Read the orders of *plan*; *most* is the number of micro-batches if the plan has fewer.
-
-        On *growing* copies the number in flight grows in proportion, elsewhere it stays. *steady*
-        is a cache for the bytes that do not depend on the order, shared by plans of the same terms.
-        """
-        self.plan = plan
-        self.most, self.growing = most, growing
+        self.copies = copies
         self.steady = [term for term in terms if not term.per_micro_batch]
         self.living = [term for term in terms if term.per_micro_batch]
         self.left, self.added = _shares(terms)
-        alike = kinds(terms, plan.pipeline.stages * plan.pipeline.chunks)
-        self.kinds = [alike[x] for x in plan.stage]  # by copy
         freed = any_of(total(term.freed_at_b for term in self.living) != 0)
         passes = any("backward" not in term.moments for term in self.living)
         self.before = 1 + freed  # number of fields at the start of an op
         self.fields = [i + 2 * end for end in range(1 + passes) for i in range(self.before)]
-        self._steady_bytes: dict[Any, Sequence[Real]] = {} if steady is None else steady
-        self._terms = tuple(self.steady) if steady is not None else ()
+        self._steady_bytes: dict[int, Sequence[Real]] = {}  # by id of the copies
+        self._sums: dict[tuple[int, int, bool], Real] = {}  # of occurrences
         self._bytes: dict[int, Sequence[tuple[Memory, Real]]] = {}  # by kind of a copy
         self._known: dict[tuple[Moment, int], Sequence[Real]] = {}  # weights
         self._alike: dict[Any, Sequence[Real]] = {}  # those that moments share
-        self._alive: dict[Any, Sequence[Real]] = {}
-        self._peaks: dict[int, Sequence[tuple[float, Sequence[tuple[float, ...]]]]] = {}
-        self._copies: dict[int, Sequence[Sequence[int]]] = {}
-        self._at: dict[int, Sequence[Sequence[int]]] = {}
+
+    @abstractmethod
+    def alive(self, d: int, moment: Moment) -> Sequence[Real]:
+        """Return the micro-batches in flight at the peak of device *d*, by kind of its copies.
+
+        The counts of the next field of :class:`AliveCounts` follow, for each field in use.
+        """
 
     def moments(self, d: int) -> Sequence[Real]:
         """Return the bytes that device *d* holds at each moment."""
-        held = self.plan.held[d]
-        alike = (self._terms, *(self.kinds[x] for x in held))
-        if alike not in self._steady_bytes:
-            self._steady_bytes[alike] = self._steady(held)
-        found = list(self._steady_bytes[alike])
+        key = id(self.copies[d])
+        if key not in self._steady_bytes:
+            self._steady_bytes[key] = self._steady(d)
+        found = list(self._steady_bytes[key])
         kept: dict[Any, Real] = {}
         for i, moment in enumerate(_LIVING):
             same = tuple(map(id, self._own_weights(d, moment)))  # often those of another moment
@@ -171,18 +162,10 @@ class DeviceMemory:
             found[i] = found[i] + kept[same]
         return found
 
-    def bytes_on(self, d: int, moment: Moment, alive: AliveCounts) -> Real:
-        """Return the bytes of device *d* at a *moment* with *alive* micro-batches in flight."""
-        steady = self._steady(self.plan.held[d])[MOMENTS.index(moment)]
-        if moment not in _LIVING:
-            return steady
-        kept = _sum_products(self._counts(d, alive), self._weights(d, moment))
-        return steady + kept * (1.0 + self.added)
-
     def activations(self, d: int, moment: Moment) -> Real:
         """Return the bytes of activations on device *d*, for the micro-batches in flight."""
         if moment == _END:
-            return self._one_layer(self.plan.held[d])
+            return self._one_layer(d)
         if moment not in _LIVING:
             return 0.0
         return _sum_products(self.alive(d, moment), self._weights(d, moment))
@@ -199,93 +182,150 @@ class DeviceMemory:
         """Return the share of *term* that is not stored elsewhere."""
         return self.left if term.per_micro_batch and not term.resident else 1.0
 
-    def _steady(self, held: Sequence[int]) -> Sequence[Real]:
+    def _steady(self, d: int) -> Sequence[Real]:
         """Return the bytes at each moment that do not depend on the micro-batches in flight."""
-        sums: dict[Sequence[Moment], Real] = {}  # most terms have the same moments
+        sums: dict[tuple[int, Sequence[Moment]], Real] = {}  # most terms have the same moments
         for term in self.steady:
-            moments = tuple(term.moments)
-            amount = term.bytes_ * self._count_memory(term, held)
-            sums[moments] = sums[moments] + amount if moments in sums else amount
+            amount = term.bytes_ * self._count_memory(term, d)
+            key = getattr(amount, "size", 1), tuple(term.moments)
+            sums[key] = sums[key] + amount if key in sums else amount
         found = [
-            total(amount for moments, amount in sums.items() if moment in moments)
+            total(sums[key] for key in sorted(sums, key=_size) if moment in key[1])
             for moment in MOMENTS
         ]
         last = MOMENTS.index(_END)
-        found[last] = found[last] + self._one_layer(held) * (1.0 + self.added)
+        found[last] = found[last] + self._one_layer(d) * (1.0 + self.added)
         return found
 
-    def _one_layer(self, held: Sequence[int]) -> Real:
+    def _one_layer(self, d: int) -> Real:
         """Return the bytes of activations in the last backward pass of a first layer."""
         return total(
-            term.bytes_ * self._count_layer(term, held) * self.resident_share(term)
+            term.bytes_ * self._count_layer(term, d) * self.resident_share(term)
             for term in self.living
             if _END in term.moments
         )
 
-    def _count_layer(self, term: Memory, held: Sequence[int]) -> float:
-        """Return 1 for activations of a layer on one of the copies *held*, and 0 for others."""
-        return min(1.0, max(count(term, self.plan.stage[k]) for k in held))
+    def _count_layer(self, term: Memory, d: int) -> Real:
+        """Return 1 for activations of a layer on one of the copies of a device, else 0."""
+        return minimum(1.0, self._count_on(term, d, largest=True))
+
+    def _count_memory(self, term: Memory, d: int) -> Real:
+        return self._count_on(term, d, largest=term.once_per_device)
+
+    def _count_on(self, term: Memory, d: int, *, largest: bool) -> Real:
+        """Return the occurrences of *term* on device *d*, or only those on one of its copies."""
+        key = (id(term.count), d, largest)  # many terms share their counts
+        if key not in self._sums:
+            each = [(count(term, x), n) for x, n in self.copies[d]]
+            if largest:
+                self._sums[key] = reduce(maximum, (times * minimum(n, 1.0) for times, n in each))
+            else:
+                self._sums[key] = total(times * n for times, n in each)
+        return self._sums[key]
 
     def times(self, term: Memory, d: int, moment: Moment) -> Real:
         """Return the number of occurrences of *term* on device *d* at a *moment*."""
-        held = self.plan.held[d]
         if not term.per_micro_batch:
-            return self._count_memory(term, held) if moment in term.moments else 0.0
+            return self._count_memory(term, d) if moment in term.moments else 0.0
         if moment == _END:
-            return self._count_layer(term, held) if moment in term.moments else 0.0
+            return self._count_layer(term, d) if moment in term.moments else 0.0
         if moment not in _LIVING:
             return 0.0
-        stages = [count(term, self.plan.stage[alike[0]]) for alike in self._alike_copies(d)]
+        stages = [count(term, x) for x, _ in self.copies[d]]
         weights = [share * n for share in self._shares(term, moment) for n in stages]
         return _sum_products(self.alive(d, moment), weights)
 
-    def alive(self, d: int, moment: Moment) -> Sequence[Real]:
-        """Return the micro-batches in flight at the peak of device *d*, by kind of its copies.
+    def _weights(self, d: int, moment: Moment) -> Sequence[Real]:
+        """Return the bytes of a micro-batch, by field of the counts and kind of the copies."""
+        each = self._own_weights(d, moment)
+        return [weight[i] for i in range(len(self.fields)) for weight in each]
 
-        The counts of the next field of :class:`AliveCounts` follow, for each field in use.
-        """
-        one = all(len(order.peaks[d]) == 1 for _, order in self.plan.orders)  # for all moments
-        key = d if one else (d, *map(id, self._own_weights(d, moment)))
+    def _own_weights(self, d: int, moment: Moment) -> Sequence[Sequence[Real]]:
+        """Return the bytes of a micro-batch, by kind of the copies and field of the counts."""
+        return [self._weight(x, moment) for x, _ in self.copies[d]]
+
+    def _weight(self, x: int, moment: Moment) -> Sequence[Real]:
+        """Return the bytes of a micro-batch on a virtual stage, by field of the counts."""
+        key = (moment, x)
+        if key not in self._known:
+            held = self._bytes_on(x)
+            first = [_first_field(term, moment) for term, _ in held]
+            alike = (x, *first)
+            if alike not in self._alike:
+                sums: list[Real] = [0.0] * 4
+                for (term, bytes_), i in zip(held, first, strict=True):
+                    if i is None:
+                        continue
+                    freed = term.freed_at_b
+                    for field, share in ((i, 1.0 - freed), (i + 1, freed)):
+                        if is_array(share) or share:
+                            sums[field] = sums[field] + bytes_ * share
+                self._alike[alike] = [sums[i] for i in self.fields]
+            self._known[key] = self._alike[alike]
+        return self._known[key]
+
+    def _bytes_on(self, x: int) -> Sequence[tuple[Memory, Real]]:
+        """Return the terms that a micro-batch holds on a virtual stage, each with its bytes."""
+        if x not in self._bytes:
+            counts = [(term, count(term, x)) for term in self.living]
+            self._bytes[x] = [
+                (term, term.bytes_ * times * self.resident_share(term))
+                for term, times in counts
+                if is_array(times) or times
+            ]
+        return self._bytes[x]
+
+    def _shares(self, term: Memory, moment: Moment) -> Sequence[Real]:
+        """Return the share of a *term* that is held, by field of the counts."""
+        found: list[Real] = [0.0] * 4
+        first = _first_field(term, moment)
+        if first is not None:
+            found[first : first + 2] = 1.0 - term.freed_at_b, term.freed_at_b
+        return [found[i] for i in self.fields]
+
+
+def _size(key: tuple[int, Sequence[Moment]]) -> int:
+    """Return the number of elements of a sum: small arrays are added first, which costs less."""
+    return key[0]
+
+
+class PlanMemory(DeviceMemory):
+    """The memory of each device of a plan, at the peaks of its orders."""
+
+    def __init__(self, terms: Sequence[Memory], plan: PipelinePlan) -> None:
+        self.plan = plan
+        alike = kinds(terms, plan.pipeline.stages * plan.pipeline.chunks)
+        self._places: list[Mapping[int, list[int]]] = []  # of the copies of a device, by kind
+        known: dict[Any, Sequence[tuple[int, float]]] = {}  # devices with equal copies share them
+        copies = []
+        for held in plan.held:
+            places: dict[int, list[int]] = {}
+            for i, k in enumerate(held):
+                places.setdefault(alike[plan.stage[k]], []).append(i)
+            self._places.append(places)
+            own = tuple([(x, float(len(at))) for x, at in places.items()])
+            copies.append(known.setdefault(own, own))
+        super().__init__(terms, copies)
+        orders = [order for _, order in plan.orders]
+        self._one = [
+            all(len(order.peaks[d]) == 1 for order in orders) for d in range(len(plan.held))
+        ]
+        self._alive: dict[Any, Sequence[Real]] = {}
+        self._peaks: dict[int, Sequence[tuple[float, Sequence[tuple[float, ...]]]]] = {}
+
+    def alive(self, d: int, moment: Moment) -> Sequence[Real]:
+        key = d if self._one[d] else (d, *map(id, self._own_weights(d, moment)))  # for all moments
         if key not in self._alive:
-            found = self._most_alive(d, moment) if self.most is None else self._all_alive(d)
-            self._alive[key] = found
+            self._alive[key] = self._most_alive(d, moment)
         return self._alive[key]
 
-    def _alike_copies(self, d: int) -> Sequence[Sequence[int]]:
-        """Return the copies on device *d*, grouped by kind."""
-        if d not in self._copies:
-            found: dict[int, list[int]] = {}
-            for k in self.plan.held[d]:
-                found.setdefault(self.kinds[k], []).append(k)
-            self._copies[d] = list(found.values())
-        return self._copies[d]
-
-    def _places(self, d: int) -> Sequence[Sequence[int]]:
-        """Return the positions of the copies of each kind among the copies of device *d*."""
-        if d not in self._at:
-            at = {k: i for i, k in enumerate(self.plan.held[d])}
-            self._at[d] = [[at[k] for k in alike] for alike in self._alike_copies(d)]
-        return self._at[d]
-
-    def _all_alive(self, d: int) -> Sequence[Real]:
-        """Return the result of :meth:`alive` for a plan with fewer than *most* micro-batches."""
-        (((_, order),), held) = self.plan.orders, self.plan.held[d]
-        (peak,) = order.peaks[d]
-        at = {k: i for i, k in enumerate(held)}
-        found: list[Real] = []
-        for counts in peak[: self.before]:
-            for alike in self._alike_copies(d):
-                same = Counter((counts[at[k]], k in self.growing) for k in alike)
-                found.append(total(n * self._more(*each) for each, n in same.items()))
-        before = self._counts(d, peak)
-        ended = zip(found, before, before[len(found) :], strict=False)
-        return [*found, *(most - (n - after) for most, n, after in ended)]
-
-    def _more(self, alive: Real, growing: bool) -> Real:
-        """Return *alive* on a copy, scaled from the plan's number of micro-batches to *most*."""
-        assert self.most is not None
-        m = self.plan.pipeline.micro_batches
-        return minimum(alive * (self.most / m if growing else 1.0), self.most)
+    def bytes_on(self, d: int, moment: Moment, alive: AliveCounts) -> Real:
+        """Return the bytes of device *d* at a *moment* with *alive* micro-batches in flight."""
+        steady = self._steady(d)[MOMENTS.index(moment)]
+        if moment not in _LIVING:
+            return steady
+        kept = _sum_products(self._counts(d, alive), self._weights(d, moment))
+        return steady + kept * (1.0 + self.added)
 
     def _most_alive(self, d: int, moment: Moment) -> Sequence[Real]:
         found: Sequence[Real] = ()
@@ -310,64 +350,11 @@ class DeviceMemory:
 
     def _counts(self, d: int, alive: AliveCounts) -> tuple[float, ...]:
         """Return the counts in use of *alive* on device *d*, by field and by kind of its copies."""
-        places = self._places(d)
+        places = self._places[d].values()
         if len(places) == 1:
             return tuple([float(sum(alive[i])) for i in self.fields])
         every = [(alive[i].__getitem__, alike) for i in self.fields for alike in places]
         return tuple([float(sum(map(at, alike))) for at, alike in every])
-
-    def _weights(self, d: int, moment: Moment) -> Sequence[Real]:
-        """Return the bytes of a micro-batch, by field of the counts and kind of the copies."""
-        each = self._own_weights(d, moment)
-        return [weight[i] for i in range(len(self.fields)) for weight in each]
-
-    def _own_weights(self, d: int, moment: Moment) -> Sequence[Sequence[Real]]:
-        """Return the bytes of a micro-batch, by kind of the copies and field of the counts."""
-        return [self._weight(alike[0], moment) for alike in self._alike_copies(d)]
-
-    def _weight(self, k: int, moment: Moment) -> Sequence[Real]:
-        """Return the bytes of a micro-batch on a copy, by field of the counts."""
-        key = (moment, self.kinds[k])
-        if key not in self._known:
-            held = self._bytes_on(k)
-            first = [_first_field(term, moment) for term, _ in held]
-            alike = (self.kinds[k], *first)
-            if alike not in self._alike:
-                sums: list[Real] = [0.0] * 4
-                for (term, bytes_), i in zip(held, first, strict=True):
-                    if i is None:
-                        continue
-                    freed = term.freed_at_b
-                    for field, share in ((i, 1.0 - freed), (i + 1, freed)):
-                        if is_array(share) or share:
-                            sums[field] = sums[field] + bytes_ * share
-                self._alike[alike] = [sums[i] for i in self.fields]
-            self._known[key] = self._alike[alike]
-        return self._known[key]
-
-    def _bytes_on(self, k: int) -> Sequence[tuple[Memory, Real]]:
-        """Return the terms that a micro-batch holds on a copy, each with its bytes there."""
-        kind, stage = self.kinds[k], self.plan.stage[k]
-        if kind not in self._bytes:
-            counts = [(term, count(term, stage)) for term in self.living]
-            self._bytes[kind] = [
-                (term, term.bytes_ * times * self.resident_share(term))
-                for term, times in counts
-                if times
-            ]
-        return self._bytes[kind]
-
-    def _shares(self, term: Memory, moment: Moment) -> Sequence[Real]:
-        """Return the share of a *term* that is held, by field of the counts."""
-        found: list[Real] = [0.0] * 4
-        first = _first_field(term, moment)
-        if first is not None:
-            found[first : first + 2] = 1.0 - term.freed_at_b, term.freed_at_b
-        return [found[i] for i in self.fields]
-
-    def _count_memory(self, term: Memory, held: Sequence[int]) -> float:
-        counts = [count(term, self.plan.stage[k]) for k in held]
-        return max(counts) if term.once_per_device else sum(counts)
 
 
 def _sum_products(counts: Sequence[Real], weights: Sequence[Real]) -> Real:

@@ -44,7 +44,7 @@ class ReplayQueue:
         cost: NDArray[np.float64],
     ) -> None:
         # What a replay needs, and not the numbers of all layouts.
-        self.scored = evolve(scored, seconds=None, exact=None, bytes_=None, least=None, terms=None)
+        self.scored = evolve(scored, seconds=None, exact=None, bytes_=None, least=None)
         self.objective, self.limits = objective, limits
         self.shape = cost.shape
         self.last = 0  # that were replayed together

@@ -49,10 +49,10 @@ def replay_layouts(
 def _replay(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> tuple[Real, Real]:
     """Return the step time in seconds and the peak memory in bytes of layouts."""
     assert scored.loads is not None
-    assert scored.memory is not None
+    assert scored.terms is not None
     layouts = scored.numbers[tuple(where)]
     loads, hop = scored.loads.select(layouts), _select_hop(scored.hop, layouts)
-    memory = select_terms(scored.memory(), Places(where))
+    memory = scored.terms("memory", where)
     return replay_step(_select_pipeline(scored, where), scored.schedule, loads, hop, memory)
 
 
@@ -113,9 +113,7 @@ def _least(sizes: Sequence[Any], where: Sequence[NDArray[np.intp]]) -> Any:
 def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outcome:
     """Return the outcome of layouts as arrays; its lines are sums of terms."""
     assert scored.terms is not None
-    assert scored.memory is not None
-    places = Places(where)
-    terms, memory = (select_terms(some, places) for some in (scored.terms(), scored.memory()))
+    terms, memory = (scored.terms(hook, where) for hook in ("terms", "memory"))
     with name_schedule_plugin(scored.structure.whole, scored.pipeline.schedule):
         return reduce(_select_pipeline(scored, where), scored.schedule, terms, memory)
 

@@ -52,7 +52,7 @@ class ScoredLayouts:
     bound. If the schedule is a choice, it is value *index* of the choice at position *choice*.
     *place* is the position of the structure in its group. *points* are the indices of its points in
     these arrays. *loads* and *hop*, the seconds of messages, cover only legal layouts; *numbers*
-    has the position of each layout in them. *terms* and *memory* return the terms.
+    has the position of each layout in them. *terms* returns the terms of a hook at some layouts.
     """
 
     structure: Structure
@@ -71,8 +71,7 @@ class ScoredLayouts:
     loads: StructureLoads | None = None
     hop: Hop = 0.0
     numbers: Any = ()
-    terms: Callable[[], Sequence[tuple[Plugin, Any]]] | None = None
-    memory: Callable[[], Sequence[tuple[Plugin, Any]]] | None = None
+    terms: Callable[[str, Sequence[Any]], Sequence[tuple[Plugin, Any]]] | None = None
 
 
 def values_at(scored: ScoredLayouts, index: Sequence[int]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from attrs import frozen
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.numeric import Real
+    from parcost.search.timing import SketchPlan
 
 
 MOST_LAYOUTS = 10_240  # of the parts that are scored at once
@@ -38,6 +39,39 @@ class ScoredPart:
         """Return the number of layouts."""
         return len(self.where[-1])
 
+    def select(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return where a mask over choices holds, by layout."""
+        pairs = zip(self.choices, mask.shape, strict=False)
+        found: NDArray[np.bool_] = mask[(*(at if size > 1 else 0 for at, size in pairs), 0)]
+        return found
+
+
+@frozen(eq=False)
+class BoundPart:
+    """Layouts of one structure under one schedule and all choices, which are bounded with others.
+
+    *plan* has the sketch of their order.
+    """
+
+    scored: ScoredLayouts
+    plan: SketchPlan
+
+    def __len__(self) -> int:
+        """Return the number of points."""
+        return len(self.scored.points)
+
+    @property
+    def micro_batches(self) -> NDArray[np.float64]:
+        """The number of micro-batches at each point."""
+        return np.broadcast_to(np.float64(self.scored.pipeline.micro_batches), len(self))
+
+    def select(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return where a mask over choices holds: a dimension for each choice, then points."""
+        return mask
+
+
+Part: TypeAlias = "ScoredPart | BoundPart"
+
 
 def split_points(which: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
     """Yield the points of some layouts, in pieces of about :data:`MOST_LAYOUTS` layouts."""
@@ -54,7 +88,7 @@ def count_key(term: Any) -> Any:
 
 
 def stage_kinds(
-    part: ScoredPart, counts: Mapping[Any, Sequence[tuple[Any, Any]]]
+    part: Part, counts: Mapping[Any, Sequence[tuple[Any, Any]]]
 ) -> tuple[Sequence[int], Sequence[int]]:
     """Return the kind of each virtual stage of a structure, and the first stage of each kind."""
     stages = part.scored.pipeline.stages * part.scored.pipeline.chunks
@@ -64,23 +98,23 @@ def stage_kinds(
     return [numbers[key] for key in keys], [keys.index(key) for key in numbers]
 
 
-def count_occurrences(part: ScoredPart, counts: Sequence[tuple[Any, Any]], stage: int) -> Real:
+def count_occurrences(part: Part, counts: Sequence[tuple[Any, Any]], stage: int) -> Real:
     """Return the number of occurrences on a virtual stage, for each layout if it differs."""
     found: Real = 0.0
     for row, mask in counts:
         if times := float(row[stage] if isinstance(row, tuple) else row):
-            if mask is not None:
-                pairs = zip(part.choices, mask.shape, strict=False)
-                times = times * mask[(*(at if size > 1 else 0 for at, size in pairs), 0)]
-            found = found + times
+            held: Any = times if mask is None else times * part.select(mask)
+            found = found + held
     return found
 
 
-def concatenate_counts(values: Sequence[Any], parts: Sequence[ScoredPart]) -> Real:
+def concatenate_counts(values: Sequence[Any], parts: Sequence[Part]) -> Real:
     """Return a number by structure as an array over layouts; 0 for None (a kind that is absent)."""
     known = [value for value in values if value is not None]
     if all(value.__class__ is float and value == known[0] for value in known):
         common: float = known[0]
         return common
+    lead = np.broadcast_shapes(*(np.shape(value)[:-1] for value in known))
     pairs = zip(values, parts, strict=True)
-    return np.concatenate([np.broadcast_to(0.0 if v is None else v, len(p)) for v, p in pairs])
+    each = [np.broadcast_to(0.0 if v is None else v, (*lead, len(p))) for v, p in pairs]
+    return np.concatenate(each, axis=-1)

@@ -7,7 +7,7 @@ number of stages is an array over all structures; other answers are requested fo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from parcost.engine.study import count_fault
 from parcost.records import replace_values
 from parcost.search.axis_kinds import PROBES
 from parcost.search.group_terms import GroupAnswers, PluginAnswers, TermTable, release_each
+from parcost.search.memory_bounds import peak_memory
 from parcost.search.mesh import Places, join_places
 from parcost.search.scored_layouts import (
     LayoutCriteria,
@@ -34,6 +35,8 @@ from parcost.search.scored_layouts import (
 )
 from parcost.search.scored_parts import (
     MOST_LAYOUTS,
+    BoundPart,
+    Part,
     ScoredPart,
     concatenate_counts,
     count_key,
@@ -52,7 +55,7 @@ from parcost.search.term_arrays import (
     take,
     windows,
 )
-from parcost.search.timing import ScheduleTimes, SketchPlan, peak_memory
+from parcost.search.timing import ScheduleTimes, SketchPlan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,6 +65,9 @@ if TYPE_CHECKING:
     from parcost.search.variants import Variants
 
 
+import os
+
+_MOST = int(os.environ.get("MOST", "4096"))
 _SIZES = ("capacities", "usable_memory")  # hooks whose answers are numbers
 
 
@@ -155,20 +161,36 @@ class Scores:
 
         *block* are points by structure.
         """
+        wanted: dict[int, Any] = dict.fromkeys(self._positions, True)
+        together: dict[Any, list[BoundPart]] = {}
         for place, points in block.items():
-            wanted: dict[int, Any] = dict.fromkeys(self._positions, True)
-            steady: dict[Any, Sequence[Real]] = {}
-            memory = self._memory.select_terms(place, points, self.group.places(place, points))
             for scored in self._layouts(place, points, wanted):
-                index, m = scored.index, scored.pipeline.micro_batches
-                held = self._schedule_terms(place, index, "memory", memory, Windows())
-                terms = [term for _, term in held]
                 with name_schedule_plugin(scored.structure.whole, scored.pipeline.schedule):
                     plan = SketchPlan.for_layouts(scored.schedule, scored.pipeline, scored.legal)
-                    bytes_ = peak_memory(plan, m, terms, steady)
-                    seconds = at_points(self._serial_bound(place, index), points)
-                least = np.where(np.isnan(seconds), 0.0, seconds)
-                yield evolve(scored, bytes_=bytes_, seconds=least)
+                key = (scored.index, None if self._memory.is_shared else place)
+                together.setdefault(key, []).append(BoundPart(scored, plan))
+        for parts in together.values():
+            yield from self._bound(parts)
+
+    def _bound(self, parts: Sequence[BoundPart]) -> Iterator[ScoredLayouts]:
+        """Yield the layouts of several structures under one schedule, with lower bounds."""
+        first = parts[0].scored
+        places = join_places([self.group.places(p.scored.place, p.scored.points) for p in parts])
+        points = np.concatenate([part.scored.points for part in parts])
+        terms = self._memory.select_terms(first.place, points, places)
+        if self._choice is not None:
+            terms = select_choice(terms, self._choice, first.index)
+        counted, kinds = self._with_counts(parts, "memory", merge_terms(terms, Windows()))
+        plans, micro_batches = [p.plan for p in parts], [p.micro_batches for p in parts]
+        bytes_ = peak_memory(counted, plans, kinds, micro_batches)
+        start = 0
+        for part in parts:
+            scored, at = part.scored, slice(start, start + len(part))
+            start = at.stop
+            with name_schedule_plugin(scored.structure.whole, scored.pipeline.schedule):
+                seconds = at_points(self._serial_bound(scored.place, scored.index), scored.points)
+            least = np.where(np.isnan(seconds), 0.0, seconds)
+            yield evolve(scored, bytes_=at_points(bytes_, at), seconds=least)
 
     def score_layouts(
         self, wanted: Iterable[tuple[ScoredLayouts, NDArray[np.bool_]]]
@@ -199,34 +221,62 @@ class Scores:
         (scored,) = self._layouts(bound.place, kept, {bound.index: which[..., points]})
         with name_schedule_plugin(scored.structure.whole, scored.pipeline.schedule):
             plan = SketchPlan.for_layouts(scored.schedule, scored.pipeline, scored.legal)
-        scored = evolve(
+        part = self._part(scored, kept, np.nonzero(scored.legal), pairs=bool(plan.pairs))
+        more = evolve(
             scored,
             bytes_=at_points(bound.bytes_, points),
             least=at_points(bound.seconds, points),
-            terms=partial(self._terms, bound.place, bound.index, kept),
-            memory=cache(partial(self._memory_terms, bound.place, bound.index, kept)),
+            terms=partial(self._terms_of, scored, kept),
         )
-        where = np.nonzero(scored.legal)
+        return evolve(part, scored=more), part.pairs or not self._all.is_shared
+
+    def _part(
+        self,
+        scored: ScoredLayouts,
+        points: NDArray[np.intp],
+        where: tuple[NDArray[np.intp], ...],
+        *,
+        pairs: bool = False,
+    ) -> ScoredPart:
+        """Return layouts of a structure by their indices *where*; *points* are of all of them."""
         choices = list(where[:-1])
         if self._choice is not None:
-            choices[self._choice] = np.full(len(where[-1]), bound.index)
-        pairs = bool(plan.pairs)
-        return ScoredPart(scored, kept, where, choices, pairs), pairs or not self._all.is_shared
+            choices[self._choice] = np.full(len(where[-1]), scored.index)
+        return ScoredPart(scored, points, where, choices, pairs)
 
-    def _terms(
-        self, place: int, index: int, points: NDArray[np.intp]
+    def _terms_of(
+        self,
+        scored: ScoredLayouts,
+        points: NDArray[np.intp],
+        hook: str,
+        where: tuple[NDArray[np.intp], ...],
     ) -> Sequence[tuple[Plugin, Any]]:
-        """Return the terms of a structure under one schedule, under all choices."""
-        terms = self._all.select_terms(place, points, self.group.places(place, points))
+        """Return the terms of some layouts by *hook*, with counts by virtual stage."""
+        part, place, at = self._part(scored, points, where), scored.place, points[where[-1]]
+        table, hosts = (self._all, self._hosts) if hook == "terms" else (self._memory, Windows())
+        terms = table.select_terms(place, at, self.group.places(place, at), part.choices)
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
-        return self._schedule_terms(place, index, "terms", terms, self._hosts)
+        found: list[tuple[Plugin, Any]] = []
+        for plugin, term in terms:
+            if getattr(term, "count", None).__class__ is StageCounts:
+                found += self._by_stage(part, hook, plugin, term)
+            elif isinstance(term, Edge):
+                found += self._messages(plugin, term, scored.pipeline.stages)
+            else:
+                found.append((plugin, term))
+        return merge_terms(found, hosts)
 
-    def _memory_terms(
-        self, place: int, index: int, points: NDArray[np.intp]
-    ) -> Sequence[tuple[Plugin, Any]]:
-        """Return the memory terms of a structure under one schedule, under all choices."""
-        memory = self._memory.select_terms(place, points, self.group.places(place, points))
-        return self._schedule_terms(place, index, "memory", memory, Windows())
+    def _by_stage(
+        self, part: ScoredPart, hook: str, plugin: Plugin, term: Any
+    ) -> Iterator[tuple[Plugin, Any]]:
+        """Yield a term with counts by virtual stage, once for each set of counts."""
+        for count, mask in self._counts_of(part, hook, term.count, [(plugin, term)]):
+            amounts: dict[str, Any] = {}
+            if mask is not None:
+                names = ("bytes_", "of_activations") if hook == "memory" else ("seconds",)
+                holds = part.select(mask)
+                amounts = {name: np.where(holds, getattr(term, name), 0.0) for name in names}
+            yield plugin, replace_values(term, {"count": count, **amounts})
 
     def _score(self, parts: Sequence[ScoredPart]) -> Iterator[ScoredLayouts]:
         """Yield scored layouts of several structures under one schedule."""
@@ -241,7 +291,7 @@ class Scores:
         terms = merge_terms(terms, self._hosts)
         edges = [(plugin, term) for plugin, term in terms if isinstance(term, Edge)]
         others = [(plugin, term) for plugin, term in terms if not isinstance(term, Edge)]
-        counted, kinds = self._with_counts(parts, others)
+        counted, kinds = self._with_counts(parts, "terms", others)
         stages = StageLoads(counted, pairs=parts[0].pairs)
         start = 0
         for part, own in zip(parts, kinds, strict=True):
@@ -279,7 +329,10 @@ class Scores:
         )
 
     def _with_counts(
-        self, parts: Sequence[ScoredPart], terms: Sequence[tuple[Plugin, Any]]
+        self,
+        parts: Sequence[Part],
+        hook: str,
+        terms: Sequence[tuple[Plugin, Any]],
     ) -> tuple[Sequence[Any], Sequence[Sequence[int]]]:
         """Return terms with counts by kind of virtual stage, and the kinds by structure."""
         rows: dict[Any, list[tuple[Plugin, Any]]] = {}
@@ -287,7 +340,8 @@ class Scores:
             if not isinstance(term.count, (float, int)):
                 rows.setdefault(count_key(term), []).append((plugin, term))
         counts = [
-            {row: self._counts_of(part, row, some) for row, some in rows.items()} for part in parts
+            {row: self._counts_of(part, hook, row, some) for row, some in rows.items()}
+            for part in parts
         ]
         kinds, firsts = zip(*map(stage_kinds, parts, counts), strict=True)
         values: dict[Any, Sequence[Real]] = {}
@@ -306,7 +360,11 @@ class Scores:
         return found, kinds
 
     def _counts_of(
-        self, part: ScoredPart, row: Any, terms: Iterable[tuple[Plugin, Any]]
+        self,
+        part: Part,
+        hook: str,
+        row: Any,
+        terms: Iterable[tuple[Plugin, Any]],
     ) -> Sequence[tuple[Any, NDArray[np.bool_] | None]]:
         """Return the counts of a row in a structure, and record problems for its *terms*."""
         if row.__class__ is not StageCounts:
@@ -314,7 +372,7 @@ class Scores:
         place, index = part.scored.place, part.scored.index
         counts, problems = self._row_counts(place, index, row)
         for plugin, term in terms:
-            self._record_problems(place, index, "terms", plugin, term, problems)
+            self._record_problems(place, index, hook, plugin, term, problems)
         return counts
 
     def _layouts(
@@ -406,44 +464,9 @@ class Scores:
         """Return the part of an array for a schedule, or an array that all schedules share."""
         return value if self._choice is None else take(value, self._choice, index)
 
-    def _schedule_terms(
-        self,
-        place: int,
-        index: int,
-        hook: str,
-        terms: Sequence[tuple[Plugin, Any]],
-        hosts: Windows,
-    ) -> Sequence[tuple[Plugin, Any]]:
-        """Return the terms of a structure under one schedule, with counts by virtual stage."""
-        if self._choice is not None:
-            terms = select_choice(terms, self._choice, index)
-        found: list[tuple[Plugin, Any]] = []
-        for plugin, term in terms:
-            if getattr(term, "count", None).__class__ is StageCounts:
-                found += self._by_stage(place, index, hook, plugin, term)
-            elif isinstance(term, Edge):
-                found += self._messages(plugin, term, self._pipelines[place, index].stages)
-            else:
-                found.append((plugin, term))
-        return merge_terms(found, hosts)
-
     def _messages(self, plugin: Plugin, edge: Edge, stages: int) -> Sequence[tuple[Plugin, Edge]]:
         """Yield an edge for *stages* devices; it may have more boundaries."""
         return list(_between(plugin, edge, stages)) if self._variants.point else [(plugin, edge)]
-
-    def _by_stage(
-        self, place: int, index: int, hook: str, plugin: Plugin, term: Any
-    ) -> Iterator[tuple[Plugin, Any]]:
-        """Yield a term with counts by virtual stage, once for each set of counts."""
-        counts, problems = self._row_counts(place, index, term.count)
-        self._record_problems(place, index, hook, plugin, term, problems)
-        for count, mask in counts:
-            if mask is None:
-                yield plugin, replace_values(term, {"count": count})
-            else:
-                names = ("bytes_", "of_activations") if hook == "memory" else ("seconds",)
-                amounts = {name: np.where(mask, getattr(term, name), 0.0) for name in names}
-                yield plugin, replace_values(term, {"count": count, **amounts})
 
     def _record_problems(
         self,
@@ -541,15 +564,6 @@ def _varies(hook: str, item: Any) -> bool:
     if hook == "search_goals":
         return any(np.ndim(limit.holds(1.0, 1.0)) > 0 for limit in item.limits)
     return hook == "objectives" and np.ndim(item.value(item.cost(1.0))) > 0
-
-
-def score(group: StructureGroup) -> Iterator[ScoredLayouts]:
-    """Yield all layouts of *group* with scores, by structure and schedule."""
-    scores = Scores(group)
-    for place, structure in enumerate(group.structures):
-        points = np.arange(len(structure.kept))
-        bounds = list(scores.bound_layouts({place: points}))
-        yield from scores.score_layouts((bound, bound.legal) for bound in bounds)
 
 
 def _schedule_choice(variants: Variants, cuts: Sequence[PluginAnswers]) -> int | None:

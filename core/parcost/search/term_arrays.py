@@ -191,6 +191,8 @@ def _spread(values: Mapping[int, Any], count: int, where: _AnswerIndex, name: st
         value = values.get(answer, nothing)
         key = keys.get(id(value), nothing)
         numbers.append(distinct.setdefault(key, (len(distinct), value))[0])
+    if len(distinct) == 1:
+        return lift(value, where.index.ndim, where.rank)
     rows = np.empty((len(distinct), *_shape_of(values.values(), where.rank)))
     for row, value in distinct.values():
         rows[row] = value

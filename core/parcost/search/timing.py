@@ -7,8 +7,8 @@ many micro-batches as affect it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, reduce
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
@@ -18,9 +18,8 @@ from attrs import evolve
 
 from parcost.contract.pipelines import Case, Pipeline
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Edge, Memory
+from parcost.contract.terms import Edge
 from parcost.engine.bounds import ends, lower_bound
-from parcost.engine.memory import DeviceMemory
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, PipelinePlan, Timeline, add_hops, hops_of
 from parcost.engine.schedule_calls import case_of, closed_form, spans
@@ -32,7 +31,6 @@ from parcost.search.stage_loads import StructureLoads
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.engine.orders import AliveCounts
     from parcost.numeric import Mask, Real
 
 
@@ -182,30 +180,6 @@ class ScheduleTimes:
         """Return where all passes and messages have finite times."""
         sums = [*self.times.F, *self.times.B, *self.times.W, *hops_of(self.hop)]
         return np.isfinite(sum(sums, start=np.zeros(1)))
-
-
-def peak_memory(
-    plan: SketchPlan,
-    micro_batches: Real,
-    terms: Sequence[Memory],
-    known: dict[Any, Sequence[Real]],
-) -> Real:
-    """Return the peak memory over all devices in bytes; *known* caches parts of schedules."""
-    growing = plan.drawn.growing
-    held = DeviceMemory(terms, plan, most=micro_batches, growing=growing, steady=known)
-    return reduce(maximum, (b for d in _distinct_devices(held, plan) for b in held.moments(d)))
-
-
-def _distinct_devices(held: DeviceMemory, plan: SketchPlan) -> Iterator[int]:
-    """Yield the devices, without those that hold at most as much as another with equal stages."""
-    order = plan.drawn
-    first: dict[tuple[int, ...], list[AliveCounts]] = {}
-    for d, copies in enumerate(plan.held):
-        (peak,) = order.peaks[d]
-        others = first.setdefault(tuple(held.kinds[k] for k in copies), [])
-        if not any(other.covers(peak) for other in others):
-            others.append(peak)
-            yield d
 
 
 def sum_hops(edges: Iterable[Edge]) -> Hop:

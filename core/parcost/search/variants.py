@@ -322,7 +322,7 @@ class Variants:
     def _study(self, combination: Combination) -> SpecStudy:
         chosen = {schema: self._observe(found, combination) for schema, found in self._observed}
         names = [choice.name for choice in self.choices]
-        values = {
+        values: dict[str, Any] = {
             "blocks": {**self.base.blocks, **chosen},
             "_replace": None,
             "faults": self.faults,

@@ -29,7 +29,7 @@ from parcost.contract.traces import (
     StageMessage,
     StepTrace,
 )
-from parcost.engine.memory import DeviceMemory
+from parcost.engine.memory import PlanMemory
 from parcost.engine.orders import AliveCounts, Order
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, hops_of
@@ -195,8 +195,8 @@ class TrainingTrace(StepTrace):
         return self.run.plan.orders[0][1].whole
 
     @cached_property
-    def _memory(self) -> DeviceMemory:
-        return DeviceMemory([term for _, term in self.run.memory], self.run.plan)
+    def _memory(self) -> PlanMemory:
+        return PlanMemory([term for _, term in self.run.memory], self.run.plan)
 
     @cached_property
     def _step(self) -> PlacedStep:
