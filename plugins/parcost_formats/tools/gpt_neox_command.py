@@ -14,13 +14,13 @@ from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
+from parcost_formats.tools.shell.script_files import read_script_file, several_commands
 from parcost_formats.tools.shell.scripts import (
     Script,
     ShellField,
     count_at_end,
     count_nodes,
     list_places,
-    read_script_file,
 )
 
 _COMMAND = re.compile(r"\bdeepy\.py[\"']?(?:[^\n|;&\\]|\\\n|\\.)*\btrain\.py")
@@ -88,8 +88,8 @@ def read_command(file: ImportFile) -> NeoxFiles:
     if not started:
         raise FileError("the command of GPT-NeoX is not read")
     if len({tuple(word.text for word in one.arguments) for one in started}) > 1:
-        message = f"the script has {len(started)} commands of GPT-NeoX, and one is expected"
-        raise error_at(started[1].program, message, "keep only one of them in the file")
+        words = [one.program for one in started]
+        raise several_commands(file, words, "commands of GPT-NeoX")
     launch = started[0]
     script = script.start_from(launch.written, launch.folder)
     found = NeoxFiles(scheduler=script.scheduler, keys=dict(_keys(launch)))

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from parcost import ImportFile
 from parcost_formats.tools.command_keys import CommandKeys
 from parcost_formats.tools.file_importer import FileError, error_at
-from parcost_formats.tools.shell.scripts import Script, ShellField, read_script_file
+from parcost_formats.tools.shell.script_files import read_script_file, several_commands
+from parcost_formats.tools.shell.scripts import Script, ShellField
 from parcost_formats.tools.tables import is_listed, table
 
 _RULES = table("litgpt")["command"]
@@ -30,12 +31,11 @@ def read_command(file: ImportFile) -> CommandKeys:
     """
     script = read_script_file(file)
     found = [(call, at) for call in script.commands if (at := _start(call.words)) is not None]
-    if len(found) != 1:
-        message = f"the script has {len(found)} trainings of LitGPT, and one is expected"
-        if not found:
-            raise FileError(message)
-        second, at = found[1]
-        raise error_at(second.words[at], message, "keep only one of them in the file")
+    if not found:
+        raise FileError("the script has 0 trainings of LitGPT, and one is expected")
+    if len(found) > 1:
+        words = [call.words[at] for call, at in found]
+        raise several_commands(file, words, "trainings of LitGPT")
     ((call, at),) = found
     script = script.start_from(call.written, call.folder)
     program = call.words[at + 1]

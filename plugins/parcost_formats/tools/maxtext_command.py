@@ -7,7 +7,7 @@ import re
 from parcost import ImportFile
 from parcost_formats.tools.command_keys import CommandKeys
 from parcost_formats.tools.file_importer import FileError, error_at
-from parcost_formats.tools.shell.scripts import read_script_file
+from parcost_formats.tools.shell.script_files import read_script_file, several_commands
 from parcost_formats.tools.tables import is_listed, table
 
 _COMMAND = re.compile(
@@ -42,11 +42,10 @@ def read_command(file: ImportFile) -> CommandKeys:
     calls = [
         call for call in script.commands if any(_COMMAND.search(word.text) for word in call.words)
     ]
-    if len(calls) != 1:
-        message = f"the script has {len(calls)} commands of MaxText, and one is expected"
-        if not calls:
-            raise FileError(message)
-        raise error_at(calls[1].words[0], message, "keep only one of them in the file")
+    if not calls:
+        raise FileError("the script has 0 commands of MaxText, and one is expected")
+    if len(calls) > 1:
+        raise several_commands(file, [call.words[0] for call in calls], "commands of MaxText")
     words = [*calls[0].words, *calls[0].conditional]
     found = CommandKeys()
     script = script.start_from(calls[0].written, calls[0].folder)

@@ -13,7 +13,8 @@ from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
-from parcost_formats.tools.shell.scripts import Script, read_script_file
+from parcost_formats.tools.shell.script_files import read_script_file
+from parcost_formats.tools.shell.scripts import Script
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.update_traffic import COUNTED, NORM_OF_CAST, count_update_traffic
 

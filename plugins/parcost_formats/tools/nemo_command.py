@@ -19,7 +19,8 @@ from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.nemo_recipe import NeMoRecipe, read_nemo_recipe
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
-from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, read_script_file
+from parcost_formats.tools.shell.script_files import read_script_file, several_commands
+from parcost_formats.tools.shell.scripts import ARGUMENTS, Script
 from parcost_formats.tools.shell.values import ShellField
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.yaml_text import read_value
@@ -50,8 +51,10 @@ def read_command(file: ImportFile) -> NeMoRecipe:
     script = read_script_file(file)
     started = launches(script)
     found = [one for one in started if _PROGRAM.search(one.name) or _names_recipe(one)]
-    if len({tuple(word.text for word in one.arguments) for one in found}) != 1:
-        message = f"the script has {len(found)} commands of NeMo, and one is expected"
+    if len({tuple(word.text for word in one.arguments) for one in found}) > 1:
+        raise several_commands(file, [one.program for one in found], "commands of NeMo")
+    if not found:
+        message = "the script has 0 commands of NeMo, and one is expected"
         match = _PROGRAM.search(file.text) or _FACTORY.search(file.text)
         raise FileError(message, *(match.span() if match else ()))
     if _names_recipe(found[0]):

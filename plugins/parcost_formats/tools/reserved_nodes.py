@@ -17,13 +17,8 @@ from attrs import evolve
 
 from parcost import ImportedKey, ImportFile, ImportProblem, Translation
 from parcost_formats.tools.shell.launches import launcher_options, launches
-from parcost_formats.tools.shell.scripts import (
-    HETEROGENEOUS,
-    Script,
-    ShellField,
-    count_at_end,
-    read_script_file,
-)
+from parcost_formats.tools.shell.script_files import read_script_file
+from parcost_formats.tools.shell.scripts import HETEROGENEOUS, Script, ShellField, count_at_end
 
 _DEVICES = ("--gpus-per-node", "--gres")
 #: Options that count the processes of a launcher, of which each node has one.

@@ -14,7 +14,8 @@ from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.file_importer import BY_HAND, error_at
 from parcost_formats.tools.needs import NEEDS
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
-from parcost_formats.tools.shell.scripts import ScriptCall, read_script, read_script_file
+from parcost_formats.tools.shell.script_files import read_script_file
+from parcost_formats.tools.shell.scripts import ScriptCall, read_script
 from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import table
 

@@ -15,13 +15,8 @@ from parcost_formats.tools.file_importer import BY_HAND, FileError, error_at
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
-from parcost_formats.tools.shell.scripts import (
-    ARGUMENTS,
-    Script,
-    ShellField,
-    list_places,
-    read_script_file,
-)
+from parcost_formats.tools.shell.script_files import read_script_file, several_commands
+from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, ShellField, list_places
 from parcost_formats.tools.shell.values import field_of
 from parcost_formats.tools.tables import find_shipped, is_listed, table, value_of_pattern
 from parcost_formats.tools.unsupported import PROGRAM
@@ -72,12 +67,13 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:
         return _of_text(file, script, rules)
     training = [one for one in found if any(_key_of(w.text) == "do_train" for w in one.arguments)]
     found = training or found
-    texts = {tuple(word.text for word in one.arguments) for one in found}
     if len({_relevant_words(one, rules) for one in found}) > 1:
         decided = [answer for one in found if one.decision for answer in one.decision.answers]
         help = f"choose one: {' | '.join(dict.fromkeys(decided))}" if decided else ""
-        message = f"the script has {len(texts)} commands of {title}, and one is expected"
-        raise error_at(found[1].program, message, help or "keep only one of them in the file")
+        distinct = {tuple(word.text for word in one.arguments): one.program for one in found}
+        error = several_commands(file, [*distinct.values()], f"commands of {title}")
+        error.help = help or error.help
+        raise error
     script = script.start_from(found[0].written, found[0].folder)
     file = evolve(file, neighbor=script.neighbor(file.neighbor))
     return _of_launch(file, script, found[0], rules)

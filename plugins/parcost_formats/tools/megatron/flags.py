@@ -13,13 +13,13 @@ from parcost_formats.tools.collector import TRUTHS
 from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.keys import keys_of
 from parcost_formats.tools.shell.launches import open_words
+from parcost_formats.tools.shell.script_files import help_to_choose, read_script_file
 from parcost_formats.tools.shell.scripts import (
     ARGUMENTS,
     Script,
     ScriptCall,
     ShellField,
     read_arguments,
-    read_script_file,
 )
 from parcost_formats.tools.tables import is_ignored, table
 
@@ -81,7 +81,8 @@ def command_line(file: ImportFile) -> CommandLine:
     answers = dict.fromkeys(
         answer for call in calls if call.decision for answer in call.decision.answers
     )
-    help = f"choose one: {' | '.join(answers)}" if answers else "keep only one of them in the file"
+    help = help_to_choose(file, [words[0], *others.values()])
+    help = f"choose one: {' | '.join(answers)}" if answers else help
     twice = [
         ImportProblem(
             message="an earlier command has arguments of Megatron-LM too",

@@ -26,7 +26,8 @@ from parcost_formats.tools.megatron.flags import CommandLine, read_launcher
 from parcost_formats.tools.python_code import UnreadValue
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
 from parcost_formats.tools.shell.launches import launches
-from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, ShellField, read_script_file
+from parcost_formats.tools.shell.script_files import read_script_file, several_commands
+from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, ShellField
 from parcost_formats.tools.tables import is_listed, table
 from parcost_formats.tools.unsupported import unsupported_help, unsupported_message
 from parcost_formats.tools.yaml_text import read_value
@@ -89,8 +90,7 @@ def read_recipe_command(file: ImportFile) -> RecipeCommand:
     if not started:
         raise FileError("the command of Megatron-Bridge is not read")
     if len({tuple(word.text for word in one.arguments) for one in started}) > 1:
-        message = f"the script has {len(started)} commands of {VERSION}, and one is expected"
-        raise error_at(started[1].program, message, "keep only one of them in the file")
+        raise several_commands(file, [one.program for one in started], f"commands of {VERSION}")
     launch = started[0]
     flags, entries, strays = _arguments([*launch.arguments, *launch.conditional])
     names = {

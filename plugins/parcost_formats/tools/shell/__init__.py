@@ -3,7 +3,7 @@
 Importers of tools with launch scripts use it in two steps::
 
     from parcost_formats.tools.shell.launches import launches
-    from parcost_formats.tools.shell.scripts import read_script_file
+    from parcost_formats.tools.shell.script_files import read_script_file
 
     script = read_script_file(file)
     for launch in launches(script):

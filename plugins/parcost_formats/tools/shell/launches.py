@@ -63,7 +63,7 @@ def launches(script: Script) -> Sequence[ScriptLaunch]:
     >>> one.kind, one.name, [word.text for word in one.arguments]
     ('module', 'pkg.train', ['--lr', '1'])
     """
-    found = [_launch(call) for call in script.commands]
+    found = [find_launch(call) for call in script.commands]
     return [one for one in found if one is not None]
 
 
@@ -115,7 +115,8 @@ def launcher_options(words: Sequence[ShellField]) -> dict[str, ShellField]:
     return found
 
 
-def _launch(call: ScriptCall) -> ScriptLaunch | None:
+def find_launch(call: ScriptCall) -> ScriptLaunch | None:
+    """Return the program that a command launches, None if it launches none."""
     words = open_words(call.words)
     found = _program_name(words)
     if found is None:

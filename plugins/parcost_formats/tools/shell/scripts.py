@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from parcost import ImportFile
 from parcost_formats.tools.shell.assignments import FILE_PREFIX
 from parcost_formats.tools.shell.builtins import BuiltinReader
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
@@ -32,7 +31,7 @@ from parcost_formats.tools.shell.words import ShellTextError, arguments, parse_s
 from parcost_formats.tools.shell.written_files import MAY_CHANGE, UNKNOWN_FOLDER, holds
 
 __all__ = ["ARGUMENTS", "MAY_CHANGE", "Script", "ShellField", "list_places", "read_arguments"]
-__all__ += ["count_at_end", "count_nodes", "read_script", "read_script_file"]
+__all__ += ["count_at_end", "count_nodes", "read_script"]
 
 _SCHEDULER = re.compile(r"^#SBATCH[ \t]+([^\n#]*)", re.MULTILINE)
 _SCHEDULED = re.compile(r"(--[a-z-]+|-[A-Za-z])[= \t]*([^\s=-][^\s]*|-\d\S*)")
@@ -209,12 +208,6 @@ def read_script(
     """
     pins = dict.fromkeys(_JOB_NUMBERS, "0") if _OF_JOB.search(text) else {}
     return _ScriptReader(text, {**pins, **(environment or {})}, neighbor, name).script()
-
-
-def read_script_file(file: ImportFile) -> Script:
-    """Return the variables and commands of a script, with the values given to its environment."""
-    environment = {"HOME": "~", **dict(file.options.environment)}
-    return read_script(file.text, environment, file.neighbor, file.name)
 
 
 def read_arguments(text: str) -> Sequence[ShellField]:

@@ -16,13 +16,13 @@ from parcost_formats.tools.megatron.devices import read_devices
 from parcost_formats.tools.megatron.flags import CommandLine, read_launcher, variable_option
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
 from parcost_formats.tools.shell.launches import open_words
+from parcost_formats.tools.shell.script_files import read_script_file, several_commands
 from parcost_formats.tools.shell.scripts import (
     ARGUMENTS,
     Script,
     ScriptCall,
     ShellField,
     list_places,
-    read_script_file,
 )
 from parcost_formats.tools.torchtitan.python_text import texts
 from parcost_formats.tools.torchtitan.registry import CONFIG, MODULE, read_registry
@@ -84,8 +84,8 @@ def read_command(file: ImportFile) -> TitanCommand:
     if not found:
         raise FileError("the command of torchtitan is not read")
     if len({tuple(word.text for word in arguments) for _, _, arguments in found}) > 1:
-        message = f"the script has {len(found)} commands of torchtitan, and one is expected"
-        raise error_at(found[1][2][0], message, "keep only one of them in the file")
+        words = [arguments[0] for _, _, arguments in found]
+        raise several_commands(file, words, "commands of torchtitan")
     call, launcher, arguments = found[0]
     script = script.start_from(call.written, call.folder)
     given = {one.name: one for one in _arguments(arguments)}

@@ -1,0 +1,86 @@
+"""The commands of a script that belong to one training.
+
+    pip install -r requirements.txt
+    torchrun --nproc_per_node 8 train.py --lr 1e-4      # the only training
+    python convert_checkpoint.py --in a --out b
+
+Programs that convert, evaluate or prepare are left out beside others. Of several trainings the user
+chooses one by its line: ``run.sh:2``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from parcost import ImportFile
+from parcost_formats.tools.file_importer import FileError, error_at
+from parcost_formats.tools.shell.launches import find_launch
+from parcost_formats.tools.shell.scripts import Script, ScriptCall, read_script
+from parcost_formats.tools.shell.values import ShellField
+
+#: Programs that train nothing, by parts of their paths, unless a part says that they train.
+_CHORE = re.compile(
+    r"(?:^|[/._-])(?:(?:de)?convert|conver[st]|preprocess|prepare|tokeniz|download|upload|eval|"
+    r"evaluat|infer|inference|generat|merge|export|plot|benchmark|serve|server)[a-z]*(?=[/._-]|$)"
+    r"|(?:^|/)(?:tasks|tools)/|checkpoint/util"
+)
+_TRAINING = re.compile(r"train|sft|dpo|grpo|ppo|tune|tuning", re.IGNORECASE)
+
+
+def read_script_file(file: ImportFile) -> Script:
+    """Return the variables and commands of a script, with the values given to its environment.
+
+    Raises:
+        ShellTextError: The text is not a script.
+        FileError: The user chooses a line on which the script starts no program.
+    """
+    environment = {"HOME": "~", **dict(file.options.environment)}
+    script = read_script(file.text, environment, file.neighbor, file.name)
+    chosen = file.options.recipe
+    started = [call for call in script.commands if find_launch(call) is not None]
+    if chosen:
+        kept = [call for call in started if chosen.isdecimal() and _is_at(file, call, chosen)]
+        if not kept and started:
+            message = f"`{file.name}:{chosen}`: the script starts no program on such a line"
+            lines = help_to_choose(file, [call.words[0] for call in started])
+            raise error_at(started[0].words[0], message, lines)
+    else:
+        chores = [call for call in started if _is_chore(call)]
+        kept = [call for call in started if call not in chores] or started
+    dropped = {id(call) for call in started} - {id(call) for call in kept}
+    return script._replace(commands=[one for one in script.commands if id(one) not in dropped])
+
+
+def several_commands(file: ImportFile, words: Sequence[ShellField], what: str) -> FileError:
+    """Return an error for several commands; *words* has one word of each, *what* names them."""
+    message = f"the script has {len(words)} {what}, and one is expected"
+    return error_at(words[1], message, help_to_choose(file, words))
+
+
+def help_to_choose(file: ImportFile, words: Iterable[ShellField]) -> str:
+    """Return how to choose one of several commands, of each of which *words* has a word."""
+    lines = dict.fromkeys(_line(file, word.start) for word in words)
+    if len(lines) < 2:  # a loop, or a function that is called twice
+        return "keep only one of them in the file"
+    return "choose one by its line: " + " | ".join(f"{file.name}:{line}" for line in lines)
+
+
+def _line(file: ImportFile, at: int) -> int:
+    return file.text.count("\n", 0, at) + 1
+
+
+def _is_at(file: ImportFile, call: ScriptCall, line: str) -> bool:
+    """Return whether a command has words on a line, or on lines that continue it."""
+    places = [place for word in call.words for place in (word.start, word.end)]
+    return len(line) < 9 and _line(file, min(places)) <= int(line) <= _line(file, max(places))
+
+
+def _is_chore(call: ScriptCall) -> bool:
+    launch = find_launch(call)
+    return (
+        launch is not None
+        and launch.kind != "command"
+        and bool(_CHORE.search(launch.name.lower()))
+        and not _TRAINING.search(launch.name.rpartition("/")[2])
+    )
