@@ -51,7 +51,7 @@ def test_a_configuration_of_bridge_in_yaml_is_read_as_its_recipe() -> None:
 @try_each(
     "old, new, message",
     [
-        ("train:", "peft:\n  type: lora\ntrain:", "adapters of this tool are not read"),
+        ("train:", "peft:\n  type: dora\ntrain:", "adapters of the class `dora` are not read"),
         ("  seq_length: 8192", "  hybrid_layer_pattern: MEM\n  seq_length: 8192", "Mamba layers"),
         ("  num_layers: 32", "  hf_path: Qwen/Qwen3-VL-8B-Instruct\n  num_layers: 32", "vision"),
         ("bf16_mixed", "bf17_mixed", "is not a recipe of mixed precision"),

@@ -523,8 +523,8 @@ def test_only_conditions_of_constants_are_followed() -> None:
 @try_each(
     "body, missing",
     [
-        ("cfg = _peft_common()", "adapters of this tool are not read"),
-        ("cfg = _sft_common(); cfg.peft = LoRA(dim=8)", "adapters of this tool are not read"),
+        ("cfg = own_9b_peft_config()", "the adapters of this recipe are not in parcost's table"),
+        ("cfg = _sft_common(); cfg.peft = DoRA(dim=8)", "adapters of the class `DoRA`"),
         ("cfg = qwen3_next_80b_a3b_pretrain_config()", "linear attention is not in the language"),
         ("cfg = wan_14b_pretrain_config()", "diffusion models are not in the language"),
         (

@@ -146,7 +146,7 @@ def test_short_sequences_of_ms_swift_are_listed() -> None:
     "change, missing",
     [
         (("--max_length", "--task_type embedding --max_length"), "heads other than that"),
-        (("--tuner_type full", "--tuner_type lora"), "adapters of this tool are not read"),
+        (("--tuner_type full", "--tuner_type lora_llm"), "this tuner is not in the language"),
         (("--max_length", "--lora_rank 8 --max_length"), "adapters of this tool are not read"),
         (("sft", "rlhf --rlhf_type dpo"), "preference training"),
     ],

@@ -48,7 +48,7 @@ def test_a_command_has_the_values_of_its_recipe_in_python(factory: str, call: st
         ("pretrain --factory llama3_8bb", "`llama3_8bb` is not in parcost's table", "`llama3_8b`"),
         ("pretrain --factory $R", "`R` is not set in the file", "--set-env R=VALUE"),
         ("pretrain --factory 'llama3_8b(pace=3)'", "the settings of `pace`", ""),
-        ("finetune --factory llama31_8b", "adapters of this tool are not read", ""),
+        ("finetune --factory 'llama31_8b(peft_scheme=\"dora\")'", "adapters of this class", ""),
     ],
 )
 def test_a_command_whose_recipe_is_not_known(command: str, message: str, help: str) -> None:

@@ -132,6 +132,7 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         for name, value in (
             ("experts", "experts = each"),
             ("expert_rank", "experts = shared, expert_rank = 4"),
+            ("shared_sum", "experts = shared, shared_sum = micro_batch"),
         )
     },
     "adapters.cast_inputs": (

@@ -283,6 +283,15 @@ def test_a_shared_adapter_is_summed_over_the_expert_parallel_ranks(
     assert sum(term.bytes_ for term in found) == bytes_
 
 
+def test_a_shared_adapter_may_be_summed_with_each_micro_batch(study_of: StudyOf) -> None:
+    study = expert_study(study_of, "experts = shared, shared_sum = micro_batch")
+    found = [one for one in terms(study, "terms", "all-reduce") if isinstance(one, Work)]
+    sums = [one for one in found if "routed experts" in one.name]
+    assert {one.pass_ for one in sums} == {"W"}
+    assert sum(one.bytes_ * sum(one.count) for one in sums) == 2 * MOE * OF_EXPERT  # in bf16
+    assert not terms(study, "terms", "shared adapter all-reduce")
+
+
 def test_experts_save_the_inputs_of_their_adapters_alone(study_of: StudyOf) -> None:
     def saved_by(extra: str, word: str) -> float:
         found = terms(expert_study(study_of, extra), "memory", word)

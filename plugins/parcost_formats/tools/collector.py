@@ -100,6 +100,11 @@ class SettingCollector:
         self._missing: list[ImportedKey] = []
         self.parts: Sequence[str] = ()  # other files whose keys are among the entries
 
+    @property
+    def draft(self) -> Draft:
+        """The translation under construction, for readers that tools of options share."""
+        return self._draft
+
     # Values
 
     def __contains__(self, key: str) -> bool:

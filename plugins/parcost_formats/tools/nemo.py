@@ -20,6 +20,7 @@ from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.schedule import IN_MODEL, MUST_DIVIDE
 from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
+from parcost_formats.tools.nemo_adapters import find_adapters, read_nemo_adapters
 from parcost_formats.tools.nemo_command import is_command, read_command
 from parcost_formats.tools.nemo_precision import read_precision
 from parcost_formats.tools.nemo_recipe import read_nemo_recipe
@@ -41,6 +42,7 @@ _FSDP = (
 _SHARDING = ("megatron", "pytorch", "true")
 _SHARDS = "trainer.strategy.ddp.data_parallel_sharding_strategy"
 _BATCHES = ("data.", "model.", "model.config.")
+_VERSION = "NeMo 2.5"  # whose defaults of adapters are assumed
 _CALLBACKS = [f"trainer.callbacks.{place}." for place in range(20)]
 _TOKENIZERS = (
     *("model.tokenizer.type", "model.tokenizer.tokenizer_name"),
@@ -127,7 +129,7 @@ class _NeMoReader:
 
         *assumed* are keys whose values come from a library.
         """
-        self._unread = unread
+        self._unread, self._assumed = unread, assumed
         self._table: Mapping[str, Any] = table(TOOL)
         self._entries = resolve(_nest_arguments(entries))
         self._found = SettingCollector(self._entries, self._table, assumed)
@@ -148,7 +150,7 @@ class _NeMoReader:
         self._optimizer()
         self._attention()
         read_precision(found, exported=self._exported)
-        self._reject()
+        self._adapters()
         asked = self._ask()
         if not self._exported:
             self._assume_defaults(asked)
@@ -161,16 +163,25 @@ class _NeMoReader:
             if path not in asked and not self._found.has(block, attribute):
                 self._found.assume(block, attribute, default["value"], default["why"])
 
-    def _reject(self) -> None:
-        """Reject adapters, which would otherwise be read as full fine-tuning."""
-        for key in ("peft._target_", "model_transform._target_", "model.peft.peft_scheme"):
-            if self._found.value(key) not in (None, "none", "null", ""):
-                self._found.problem(key, "adapters of this tool are not read yet")
-        if self._exported and ("peft" in self._unread or "peft" in self._found):
-            self._found.problem("peft", "adapters of this tool are not read yet")
-        for key in (f"{prefix}_target_" for prefix in _CALLBACKS):
-            if str(self._found.value(key)).endswith(("LoRA", "DoRA")):
-                self._found.problem(key, "adapters of this tool are not read yet")
+    def _adapters(self) -> None:
+        """Read adapters, which would otherwise be read as full fine-tuning, or reject them."""
+        found = self._found
+        prefix = find_adapters(found, ("peft.", "model_transform.", *_CALLBACKS))
+        if prefix:
+            unread = next((one for one in self._unread if one.startswith(prefix)), "")
+            if unread:
+                found.problem(unread, f"the adapters are not known: {self._unread[unread]}")
+            else:
+                read_nemo_adapters(found, self._entries, self._assumed, prefix, _VERSION)
+            return
+        scheme = "model.peft.peft_scheme"
+        if found.value(scheme) not in (None, "none", "null", ""):
+            found.problem(scheme, "adapters of NeMo 1 are not read yet")
+        for key in ("peft._target_", "model_transform._target_"):
+            if found.value(key) is not None:
+                found.problem(key, "adapters of this class are not read yet")
+        if self._exported and ("peft" in self._unread or "peft" in found):
+            found.problem("peft", "adapters of another file are not read")
 
     def _ask(self) -> Collection[str]:
         """Ask for attributes that a recipe computes from unknown values; return them."""

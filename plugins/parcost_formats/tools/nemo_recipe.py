@@ -328,11 +328,14 @@ class _NeMoLibrary(CodeLibrary):
         owner, _, last = name.rpartition(".")
         family = owner.rpartition(".")[2]
         made = "pretrain_recipe" if last == "model" else last
-        values = _LIBRARY["recipes"].get(f"{family}.{made}")
+        scheme = keywords["peft_scheme"].value if "peft_scheme" in keywords else _ADAPTERS
+        thin = made == "finetune_recipe" and scheme == _ADAPTERS
+        row = f"{family}.{made} {_ADAPTERS}" if thin else f"{family}.{made}"
+        values = _LIBRARY["recipes"].get(row)
         if values is None:
             why = f"`{name}` comes from another file, which parcost does not read"
             raise PythonTextError(why, start, end, "give the file of that recipe")
-        why = f"{_LIBRARY['version']}: {family}.{made}"
+        why = f"{_LIBRARY['version']}: {row}"
         places, others = _LIBRARY["arguments"], _LIBRARY["other_arguments"]["names"]
         strange = next((one for one in keywords if one not in places and one not in others), None)
         if strange is not None or len(arguments) > len(_FIRST):
@@ -342,7 +345,7 @@ class _NeMoLibrary(CodeLibrary):
         whole = {**_LIBRARY["common"], **values}
         fast = given.get("performance_mode", False)
         if fast is True:
-            faster = _LIBRARY["recipes"].get(f"{family}.{made} performance", {})
+            faster = _LIBRARY["recipes"].get(f"{row} performance", {})
             whole = {**whole, **faster, "without": faster.get("without", whole.get("without", ()))}
             why = f"{why} with performance_mode"
         elif fast is not False:
@@ -356,8 +359,7 @@ class _NeMoLibrary(CodeLibrary):
         for one, cell in keywords.items():
             if one in places and cell.value is not None:
                 _put_path(recipe, places[one], cell)
-        scheme = given.get("peft_scheme", _ADAPTERS)
-        if made == "finetune_recipe" and scheme not in (None, "none"):
+        if made == "finetune_recipe" and scheme not in (None, "none", _ADAPTERS):
             adapter = Entity(str(scheme), node)
             recipe.cells["peft"] = Cell(adapter, node, "peft_scheme")
         return recipe

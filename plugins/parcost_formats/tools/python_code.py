@@ -327,6 +327,8 @@ class Follower:
         if isinstance(node, ast.Name):
             if node.id in names:
                 return names[node.id]
+            if node.id in BUILTINS:
+                return DottedName(node.id)
             raise UnreadError(f"`{node.id}` has no value in this file")
         if isinstance(node, ast.Attribute):
             return self._attribute(node, names)

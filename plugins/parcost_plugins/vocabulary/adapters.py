@@ -62,6 +62,7 @@ class Quantization:
     used_with={
         ("split",): "`layout.tp` above 1",
         ("experts", "expert_rank"): "a mixture of experts, and `gate`, `up` or `down`",
+        ("shared_sum",): "`experts = shared`, and `layout.ep` above 1",
     },
 )
 class Adapters:
@@ -107,6 +108,14 @@ class Adapters:
         default=None,
         doc="adapters of routed experts: one that all experts share, whose gradient is summed "
         "over the expert-parallel ranks, as in Megatron-Bridge; or one for each expert",
+    )
+    shared_sum: str = word(
+        "step",
+        "micro_batch",
+        default="step",
+        doc="times at which the gradient of a shared adapter is summed over the expert-parallel "
+        "ranks: once per step, or in each backward pass, one matrix after another, as "
+        "Megatron-Bridge 0.6 does",
     )
     expert_rank: Real = integer(
         default="adapters.rank", doc="inner width of the adapters of routed experts"

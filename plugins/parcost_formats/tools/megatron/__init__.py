@@ -14,6 +14,7 @@ from parcost_formats.tools.drafts import Draft, Option, digits
 from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.keys import KeyNames
+from parcost_formats.tools.megatron.adapters import read_adapters, read_swift_adapters
 from parcost_formats.tools.megatron.bridge import VERSION as BRIDGE
 from parcost_formats.tools.megatron.bridge import BridgeRecipe, read_overrides, read_recipe
 from parcost_formats.tools.megatron.bridge_writer import BridgeWriter
@@ -68,7 +69,7 @@ _LABELS = {
     **dict.fromkeys(
         ("cluster", "layout", "sharding", "schedule", "context", "training", "recompute"), ""
     ),
-    **dict.fromkeys(("routing", "overlap", "offload", "kernels"), ""),
+    **dict.fromkeys(("routing", "overlap", "offload", "kernels", "adapters"), ""),
 }
 _VERSION = "Megatron-LM core 0.14 to 0.19"
 _DOUBTS = table(TOOL)["doubts"]
@@ -214,6 +215,8 @@ def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translatio
     if engine == "deepspeed":
         _add_engine(options, line, file)
     read_options(options, f"megatron_{engine}", line.entry)
+    if job is not None and job.adapters:
+        read_swift_adapters(draft, job.adapters, options)
     if job is None and engine == "core" and not draft.uses_one_of(EARLY_FRAMEWORKS):
         check_stops(options, [one.name for one in line.conditional])
     read_devices(draft, line)
@@ -339,6 +342,8 @@ def _of_recipe(
     if recipe.devices is not None:
         draft.set("cluster.devices", digits(int(recipe.devices.text)), recipe.devices)
     read_options(options, framework)
+    if recipe.adapters:
+        read_adapters(draft, recipe.adapters, options, tool)
     _check_words(draft, recipe.ignored)
     for option in recipe.ignored:
         draft.ignore(option, option.assumption)

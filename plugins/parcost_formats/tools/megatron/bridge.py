@@ -14,6 +14,7 @@ from attrs import field
 from parcost import did_you_mean, record
 from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.megatron.adapters import SCHEMES, find_fields, make_scheme
 from parcost_formats.tools.megatron.flags import PATTERNS
 from parcost_formats.tools.python_code import (
     BUILTINS,
@@ -64,9 +65,10 @@ class BridgeRecipe:
     """The settings of a recipe.
 
     *options* are named as flags; *ignored* keys have no effect, *unread* keys no known value.
-    *model* is the Hugging Face model that it starts from. *doubts* are calls of functions that may
-    set anything. *precision* is the reason why the precision is unknown. *errors* are rejected
-    settings. *devices* is the device count in the name of the recipe.
+    *model* is the Hugging Face model that it starts from. *adapters* are the fields of the class of
+    adapters, and its name as ``class``; none for a full fine-tuning. *doubts* are calls of
+    functions that may set anything. *precision* is the reason why the precision is unknown.
+    *errors* are rejected settings. *devices* is the device count in the name of the recipe.
     """
 
     options: dict[str, Option] = field(factory=dict)
@@ -74,6 +76,7 @@ class BridgeRecipe:
     unread: list[Option] = field(factory=list)
     doubts: list[Option] = field(factory=list)
     errors: list[tuple[Option, str, str]] = field(factory=list)
+    adapters: dict[str, Option] = field(factory=dict)
     model: Option | None = None
     devices: Option | None = None
     precision: Option | None = None
@@ -223,9 +226,17 @@ def read_overrides(
     why = f"the file changes a recipe, which --recipe names, and {_ELSEWHERE}"
     if named:
         why = f"`{named}` is not in parcost's table of recipes, and {_ELSEWHERE}"
+        reject_recipe(found, named, first.start, first.end)
     doubt = Option(name="", key=named or "recipe", start=first.start, end=first.end, unread=why)
     found.doubts.append(doubt.evolve(answers=[f"--recipe {best}"] if near[best] > 1 else []))
     return found
+
+
+def reject_recipe(found: BridgeRecipe, name: str, start: int, end: int) -> None:
+    """Add an error if the *name* of an unknown recipe says that it is not supported."""
+    if why := _rejection(name):
+        option = Option(name="", key=name, start=start, end=end)
+        found.errors.append((option, why, ""))
 
 
 def _select_recipe(python: PythonText, follower: Follower, name: str) -> Function | None:
@@ -296,6 +307,8 @@ class _BridgeLibrary(CodeLibrary):
             return self._precision(last, node, arguments)
         if last in _TABLE["helpers"]:
             return self._help(follower, last, node, arguments)
+        if last in SCHEMES:
+            return make_scheme(node, arguments, keywords)
         if last in ("from_hf_pretrained", "from_hf_config"):
             found = arguments[0] if arguments else keywords.get("hf_model_id")
             value = found.value if isinstance(found, Cell) else found
@@ -394,6 +407,8 @@ class _BridgeLibrary(CodeLibrary):
                 if section == "model":
                     parts = {"hf": Cell(value, node, f"{name}()", why)}
                     cell = Cell(Entity("hf", node, parts), node, f"{name}()", why)
+                elif section == "peft":
+                    cell = Cell(Entity(str(value), node), node, f"{name}()", why)
                 made.cells[section] = cell
                 continue
             owner = made.cells.get(section)
@@ -541,9 +556,11 @@ class _RecipeReader:
 
     def _section(self, name: str, cell: Cell) -> None:
         value = cell.value
-        if name == "peft" and value is not None:
-            option = self._option("peft", cell)
-            self._found.errors.append((option, "adapters of this tool are not read yet", ""))
+        if name == "peft":
+            made = find_fields(cell, self._option, _texts)
+            self._found.adapters.update(made)
+            if value is None and not cell.why:
+                self._found.ignored.append(self._option("", cell))
         elif isinstance(value, Entity):
             if name == "model":
                 self._start_model(value, cell)

@@ -21,6 +21,7 @@ from parcost_formats.tools.megatron.bridge import (
     BridgeRecipe,
     library_recipes,
     read_sections,
+    reject_recipe,
 )
 from parcost_formats.tools.megatron.flags import CommandLine, read_launcher
 from parcost_formats.tools.python_code import UnreadValue
@@ -46,6 +47,7 @@ _TP, _SEQUENCE_PARALLEL = "model.tensor_model_parallel_size", "model.sequence_pa
 #: Names of the flags of a launcher, by those of a program that submits jobs.
 _COUNTS = {"nodes": "nodes", "gpus_per_node": "gpus-per-node"}
 _ADAPTERS = ("peft", "lora", "dora")
+_READ = ("peft", "lora")  # beside a recipe that has adapters
 #: The task in the name of a recipe, by words of its name and of a mode.
 _TASKS = {"pretrain": "pretrain", "sft": "sft", "finetune": "sft"}
 _NO_OVERRIDE = "it is no override, section.key=value, and no value of a flag"
@@ -110,6 +112,7 @@ def read_recipe_command(file: ImportFile) -> RecipeCommand:
         recipe.doubts.append(
             Option(name="", key="--recipe", start=named.start, end=named.end, unread=why)
         )
+        reject_recipe(recipe, named.text, named.start, named.end)
     for name, flag in flags.items():
         _read_flag(recipe, name, flag)
         if name in _TABLE["modes"]:
@@ -153,9 +156,9 @@ def _read_flag(recipe: BridgeRecipe, name: str, flag: _Flag) -> None:
     text = flag.word.text.lower()
     if name in ("recipe", "seq_length", *_COUNTS, *_TABLE["paths"]):
         return
-    if (name == "peft_scheme" and text != "none") or (
-        name in _TABLE["modes"] and text in _ADAPTERS
-    ):
+    adapts = name == "peft_scheme" and text != "none"
+    adapts = adapts or (name in _TABLE["modes"] and text in _ADAPTERS)
+    if adapts and not (recipe.adapters and text in _READ):
         recipe.errors.append((option, unsupported_message("lora"), unsupported_help("lora")))
     elif name == "config_file":
         message = f"`{option.text}` changes the recipe, and is not read with the command"

@@ -45,7 +45,7 @@ class ToolJob:
     *doubts* are files that could not be read, with the reasons. *left* are settings that affect
     cost and could not be used, with the reasons. *model* names a Hugging Face model, *checkpoint* a
     checkpoint with the model. The device count is the product of *devices*. *environment* has
-    values of variables.
+    values of variables. *adapters* are the arguments of LoRA, and its switch as ``class``.
     """
 
     def __init__(self, tool: str) -> None:
@@ -61,6 +61,7 @@ class ToolJob:
         self.checkpoint: Option | None = None
         self.devices: list[Option] = []
         self.environment: Mapping[str, str] = {}
+        self.adapters: dict[str, Option] = {}
 
     def add(self, option: Option) -> None:
         """Add an option: as a flag, as one without effect, or as a rejected one."""
@@ -140,9 +141,16 @@ def swift_job(options: Mapping[str, Option]) -> ToolJob:
     if packing.text == "false":
         why = "without packing, `max_length` is the longest sequence: batches may be shorter"
         job.left.append((packing, why))
+    own = _TOOLS["ms_swift"]["adapters"]
+    lora = next((options[one] for one in own["switches"] if one in options), None)
+    if lora is not None and lora.text == "lora":
+        job.adapters = {one: options[one] for one in own["names"] if one in options}
+        job.adapters["class"] = lora
     for option in options.values():
         if option.name == "model":
             job.model = option
+        elif (option is lora and job.adapters) or option.name in job.adapters:
+            continue
         elif option.name != "packing" or packing.text != "false":
             job.add(option)
     if job.model is None and "num_layers" not in job.options:

@@ -1,0 +1,82 @@
+"""Adapters (LoRA) of NeMo 2: an object ``peft``, ``model_transform`` or a callback of the trainer.
+
+Their classes have the fields of those of Megatron-Bridge, which grew out of NeMo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import evolve
+
+from parcost_formats.tools.collector import SettingCollector
+from parcost_formats.tools.drafts import Option, OptionSet
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.megatron.adapters import (
+    BLOCK,
+    ask_for_frozen_weights,
+    has_experts,
+    read_adapters,
+)
+
+_TARGET = "_target_"
+_CLASS = "class"
+_FP8 = ("fp8_params", "fp8_param", "fp8_param_gather")
+
+
+def find_adapters(found: SettingCollector, prefixes: Sequence[str]) -> str:
+    """Return the first of *prefixes* of keys under which an object makes adapters, "" for none."""
+    return next(
+        (one for one in prefixes if str(found.value(f"{one}{_TARGET}", "")).endswith("RA")), ""
+    )
+
+
+def read_nemo_adapters(
+    found: SettingCollector,
+    entries: Mapping[str, JsonEntry],
+    assumed: Mapping[str, str],
+    prefix: str,
+    tool: str,
+) -> None:
+    """Set the adapters whose fields are the keys below *prefix*; *tool* is the tool's version.
+
+    *assumed* are keys whose values come from a library, with the reasons.
+    """
+    fields = {
+        key.removeprefix(prefix): _option(key, entry, assumed.get(key, ""))
+        for key, entry in entries.items()
+        if key.startswith(prefix)
+    }
+    kind = fields.pop(_TARGET)
+    fields[_CLASS] = evolve(kind, texts=(kind.text.rpartition(".")[2],))
+    for option in fields.values():
+        found.value(option.key)  # which marks it as read
+    degree = found.setting("layout", "tp")
+    name = "tensor_model_parallel_size"
+    layout = {name: Option(name=name, key=name, texts=(degree,))} if degree else {}
+    read_adapters(found.draft, fields, OptionSet(found.draft, layout), tool)
+    mlp = [one for one in ("gate", "up", "down") if found.setting(BLOCK, one) == "on"]
+    if mlp and has_experts(found.draft):
+        message = "adapters of NeMo on experts are not read: their gradients take another way"
+        found.problem(kind.key, message, "name linear_qkv and linear_proj alone")
+    narrow = next(
+        (one for one in entries if one.rpartition(".")[2] in _FP8 and found.switch(one)), ""
+    )
+    if narrow:
+        ask_for_frozen_weights(found.draft, _option(narrow, entries[narrow], ""))
+
+
+def _option(key: str, entry: JsonEntry, assumption: str) -> Option:
+    """Return a key as an option, whose values are texts."""
+    value = entry.value
+    shown = str(value).lower() if isinstance(value, bool) else str(value)
+    texts = tuple(map(str, value)) if isinstance(value, list) else (shown,)
+    return Option(
+        name=key.rpartition(".")[2],
+        key=key,
+        texts=() if value is None else texts,
+        start=entry.start,
+        end=entry.end,
+        value=value,
+        assumption=assumption,
+    )
