@@ -188,7 +188,7 @@ def quiet() -> AbstractContextManager[Any]:
 
 def all_of(mask: Mask) -> bool:
     """Return whether *mask* holds everywhere."""
-    if isinstance(mask, int):
+    if mask.__class__ is bool or isinstance(mask, int):
         return bool(mask)
     return bool(mask.all())
 
@@ -200,7 +200,7 @@ def max_of(a: Real) -> float:
 
 def any_of(mask: Mask) -> bool:
     """Return whether *mask* holds anywhere."""
-    if isinstance(mask, int):
+    if mask.__class__ is bool or isinstance(mask, int):
         return bool(mask)
     return bool(mask.any())
 

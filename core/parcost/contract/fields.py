@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from parcost.contract.formulas import Formula
@@ -40,11 +41,12 @@ class Rule:
 
     *error* takes the name and the value of a field. It returns the words that follow "gave the term
     `hop`" in a fault, ``seconds = -1.0, which no time or size is``, or an empty text. *valid* is a
-    fast expression of ``value``: if it is true, *error* is not called.
+    fast expression of ``value`` and of *names*: if it is true, *error* is not called.
     """
 
     error: Callable[[str, Any], str]
     valid: str = "False"
+    names: Mapping[str, Any] = MappingProxyType({})
 
 
 #: What picks, out of an array over a mesh, the points whose numbers count: others are never used.
@@ -134,13 +136,15 @@ def is_cell(value: Any) -> bool:
 # --- rules --------------------------------------------------------------------------------
 
 
-def rule(test: Callable[[Any], bool], error: str, valid: str = "False") -> Declaration:
+def rule(
+    test: Callable[[Any], bool], error: str, valid: str = "False", **names: Any
+) -> Declaration:
     """Declare that a value must pass *test*; *error* describes a value that does not."""
 
     def error_of(name: str, value: Any) -> str:
         return "" if test(value) else f"{name} = {quote(value)}, {error}"
 
-    return {"rule": Rule(error_of, valid)}
+    return {"rule": Rule(error_of, valid, names)}
 
 
 def items(test: Callable[[Any], bool], item: str, error: str) -> Declaration:
@@ -189,7 +193,10 @@ _PRINTABLE = "value.__class__ is str and value.isprintable()"
 NAME: Declaration = {"rule": Rule(_name_error, f"{_PRINTABLE} and value")}
 TEXT: Declaration = {"rule": Rule(_text_error, "isinstance(value, str) and str.isprintable(value)")}
 TEXTS = rule(
-    lambda value: is_list(value, lambda text: isinstance(text, str)), "which is not a list of texts"
+    lambda value: is_list(value, lambda text: isinstance(text, str)),
+    "which is not a list of texts",
+    "value.__class__ is tuple and text.issuperset(map(type, value))",
+    text=frozenset((str,)),
 )
 FLAG = rule(is_flag, "which is neither true nor false", "value.__class__ is bool")
 NUMBER = bounds(-inf, inf, "which is not a number")
@@ -213,5 +220,7 @@ BY_TYPE: dict[str, Declaration] = {
     "Sequence[float]": rule(
         lambda value: is_number(value) or is_list(value, is_number),
         "which is not a list of numbers",
+        "value.__class__ is tuple and numbers.issuperset(map(type, value))",
+        numbers=frozenset((float, int, bool)),
     ),
 }

@@ -140,10 +140,17 @@ def _is_link(value: Any) -> bool:
 
 
 BY_TYPE |= {
-    "Link": rule(_is_link, "which is not a link"),
-    "tuple[Link, ...]": rule(lambda links: is_list(links, _is_link), "which are not links"),
+    "Link": rule(_is_link, "which is not a link", "isinstance(value, Link)", Link=Link),
+    "tuple[Link, ...]": rule(
+        lambda links: is_list(links, _is_link),
+        "which are not links",
+        "value.__class__ is tuple and all([isinstance(one, Link) for one in value])",
+        Link=Link,
+    ),
     "tuple[Real, ...]": rule(
-        lambda shape: is_list(shape, lambda n: is_within(n, 0.0)), "which is not a shape"
+        lambda shape: is_list(shape, lambda n: is_within(n, 0.0)),
+        "which is not a shape",
+        "value.__class__ is tuple and all([n.__class__ is float and n >= 0 for n in value])",
     ),
 }
 

@@ -243,12 +243,16 @@ class Study(ABC):
         Raises:
             SpecError: The study has none, or several.
         """
+        try:
+            (only,) = self.blocks[schema]
+        except (KeyError, ValueError):
+            raise self._no_single_block(schema) from None
+        return only  # type: ignore[no-any-return]
+
+    def _no_single_block(self, schema: type) -> SpecError:
         found = self.blocks.get(schema, ())
-        if len(found) == 1:
-            only: T = found[0]
-            return only
         if not found and schema in self.lacking:
-            raise SpecError(self.lacking[schema])
+            return SpecError(self.lacking[schema])
         type_ = block_type(schema)
         kind = type_.kind
         labels = ", ".join(f"`{b.label}`" for b in found)
@@ -259,7 +263,7 @@ class Study(ABC):
         )
         place = self.path or self.name
         copy = f"for example `{type_.example}`" if type_.example and not found else None
-        raise SpecError([Diagnostic("missing-block", message, place=place, help=copy)])
+        return SpecError([Diagnostic("missing-block", message, place=place, help=copy)])
 
     def get(self, schema: type[T]) -> T | None:
         """Return the only block of this class, or None without one."""

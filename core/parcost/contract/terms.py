@@ -223,7 +223,9 @@ def _resource(name: str, value: Any) -> str:
 _COUNT = rule(
     is_count,
     "which is not a number of times, nor one for each virtual stage",
-    "value.__class__ is float and 0.0 <= value < inf",
+    "(value.__class__ is float and 0.0 <= value < inf)"
+    " or (value.__class__ is tuple and value and are_counts(value))",
+    are_counts=_are_counts,
 )
 _RESOURCE: Declaration = {"rule": Rule(_resource, "value.__class__ is str")}
 _BOUNDARIES = items(lambda value: is_within(value, 0.0), "a boundary of ", "which no time is")

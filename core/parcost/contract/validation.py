@@ -124,7 +124,7 @@ def _compile(rules: Sequence[tuple[str, Any, Rule]], *, has_own: bool) -> Callab
     known: dict[str, Any] = {"inf": inf, "fault": _fault}
     lines = ["def problem(answer):"]
     for i, (name, default, rule) in enumerate(rules):
-        known |= {f"default{i}": default, f"rule{i}": rule}
+        known |= {f"default{i}": default, f"rule{i}": rule, **rule.names}
         broken = f"value is not default{i} and not ({rule.valid})"
         lines += [f" value = answer.{name}", f" if {broken} and rule{i}.error({name!r}, value):"]
         lines += [f"  return fault(answer, rule{i}, {name!r}, value)"]
@@ -363,7 +363,7 @@ def _part_problem(name: str, formula: Any, parts: list[Any]) -> str:
     for symbol, value in inputs.items():
         is_pair = value.__class__ is tuple and len(value) == 2 and value[1].__class__ is str
         plain = value[0] if is_pair else value
-        if symbol.__class__ is not str or not _is_input(plain, parts):
+        if symbol.__class__ is not str or not (plain.__class__ is float or _is_input(plain, parts)):
             wrong = f"{quote(symbol)} = {quote(value)}, where a number and its unit are expected"
             return f"gave the formula of `{name}` the input {wrong}"
     return ""
@@ -371,8 +371,6 @@ def _part_problem(name: str, formula: Any, parts: list[Any]) -> str:
 
 def _is_input(value: Any, parts: list[Any]) -> bool:
     """Return whether *value* is a valid input; unvalidated formulas in it are added to *parts*."""
-    if value.__class__ is float:
-        return True
     if value.__class__ is Formula:
         if not value.is_valid:
             parts.append(value)

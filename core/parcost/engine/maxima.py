@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 from parcost.numeric import Real, is_array, where
@@ -64,10 +66,7 @@ def _distinct_values(index: Any) -> tuple[int, ...]:
 def total(values: Iterable[Real]) -> Real:
     """Return the sum of *values*, added from left to right like the ledger."""
     left = iter(values)
-    sum_: Real = next(left, 0.0)
-    for value in left:
-        sum_ = sum_ + value
-    return sum_
+    return reduce(add, left, next(left, 0.0))
 
 
 def columns(rows: Sequence[Sequence[Real]]) -> Sequence[Real]:

@@ -360,7 +360,7 @@ class PlanMemory(DeviceMemory):
 def _sum_products(counts: Sequence[Real], weights: Sequence[Real]) -> Real:
     """Return the sum of *counts* times *weights*, without weights of zero."""
     pairs = zip(counts, weights, strict=True)
-    return total(n * weight for n, weight in pairs if is_array(weight) or weight)
+    return total([n * weight for n, weight in pairs if weight.__class__ is not float or weight])
 
 
 def _first_field(term: Memory, moment: Moment) -> int | None:

@@ -349,11 +349,11 @@ def _answers_by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]
     out = study._left_out  # noqa: SLF001
     if hook == "checks" and study.reads is not None:
         READS.set(None)  # rules validate every attribute
-    asked = study.plugins.ask(hook, study.faults, study=study)
-    return tuple(
-        (plugin, answer)
-        for plugin, answer in asked
-        if not out or (hook, plugin.name, key_of(answer)) not in out
+    asked = tuple(study.plugins.ask(hook, study.faults, study=study))
+    return (
+        tuple(one for one in asked if (hook, one[0].name, key_of(one[1])) not in out)
+        if out
+        else asked
     )
 
 

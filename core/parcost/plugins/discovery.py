@@ -177,9 +177,10 @@ class Plugins:
         asked = self.registry.hooks.get(hook, ())
         taken: dict[Any, Plugin] = {}
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
-            if not arguments.keys() >= set(argnames):
+            try:
+                given = tuple(map(arguments.__getitem__, argnames))
+            except KeyError:
                 continue
-            given = tuple(map(arguments.__getitem__, argnames))
             try:
                 answers, complaint = call(
                     items_of, hook, function, *given, module=plugin.module, passing=SpecError
