@@ -100,9 +100,10 @@ class Binder(Binding):
 
     def _is_set(self, definition: Definition) -> bool:
         """Return whether an attribute of *definition*, or of a block in it, is set from outside."""
-        if any(id(definition) == owner for owner, _ in self._given):
-            return True
-        return any(map(self._is_set, definition.children.values()))
+        if not self._given:
+            return False
+        owners = {owner for owner, _ in self._given}
+        return id(definition) in owners or any(map(self._is_set, definition.children.values()))
 
     def _apply_overrides(self) -> None:
         for path, node in self.overrides.items():

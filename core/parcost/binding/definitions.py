@@ -9,6 +9,7 @@ files, has no effect.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from attrs import Factory, evolve, field
 
@@ -30,8 +31,8 @@ _OF_A_FILE = ("study", "expect")  # blocks that no plugin declares
 class Definition:
     """A block of a study, with its layers merged; *is_default* if no file of the study has it.
 
-    A *kept* definition is an inner block of a catalogue block. Studies share it, so no layer is
-    added to it.
+    A definition of a catalogue block is *kept*: these are the ids of the block and of its inner
+    blocks. Studies share it, so no layer is added to it.
     """
 
     type: BlockType
@@ -41,7 +42,7 @@ class Definition:
     attributes: dict[str, tuple[s.Attribute, Module]] = Factory(dict)
     children: dict[Key, Definition] = Factory(dict)
     layers: list[tuple[s.Block, Module]] = field(factory=list)
-    kept: bool = False
+    kept: frozenset[int] = frozenset()
 
     def copy(self) -> Definition:
         """Return a copy to which layers can be added."""
@@ -103,9 +104,7 @@ class Definitions:
             type_ = self._type(block)
             if type_ is None:
                 return None
-            definition = Definition(type_, label_of(block), block)
-            self._named[key] = definition
-            self._lay(definition, block, module)
+            self._place(self._named, key, type_, block, module)
         return self._named[key]
 
     def of_kind(self, kind: str) -> list[Definition]:
@@ -156,13 +155,10 @@ class Definitions:
             self.diagnostics.append(problem("misplaced-block", message, block.kind.span))
             return
         self._check_label(block, type_)
-        key = (type_.kind, label)
-        definition = self.table.get(key)
-        if definition is None:
-            definition = self.table[key] = Definition(type_, label, block)
-        definition.header = block
-        definition.is_default = False
-        self._lay(definition, block, module)
+        definition = self._place(self.table, (type_.kind, label), type_, block, module)
+        if not definition.kept:
+            definition.header = block
+            definition.is_default = False
 
     def _lay(self, definition: Definition, block: s.Block, module: Module) -> None:
         """Add *block* as the top layer of *definition*, above the block that it extends."""
@@ -245,23 +241,36 @@ class Definitions:
             where = f"inside a `{type_.inside}`" if type_.inside else "outside other blocks"
             self._report_place(block, where, parent)
             return
-        known = parent.children.get(key)
-        kept: Definition | None = module.laid.get(id(block))
-        if known is None and kept is not None and id(block) not in self._taken:
-            self._taken.add(id(block))
-            parent.children[key] = kept
-            return
         self._check_label(block, type_)
+        self._place(parent.children, key, type_, block, module)
+
+    def _place(
+        self,
+        table: dict[Any, Definition],
+        key: Any,
+        type_: BlockType,
+        block: s.Block,
+        module: Module,
+    ) -> Definition:
+        """Add *block* to the definition at *key*, which ends in the label, and return that."""
+        known = table.get(key)
+        kept: Definition | None = module.laid.get((id(block), key[-1]))
+        if known is None and kept is not None and self._taken.isdisjoint(kept.kept):
+            self._taken |= kept.kept
+            table[key] = kept
+            return kept
         if known is None:
-            made = Definition(type_, key[1], block)
+            made = Definition(type_, key[-1], block)
         else:
             made = known.copy() if known.kept else known
-        parent.children[key] = made
+        table[key] = made
         self._lay(made, block, module)
-        if module.catalogue and known is None and kept is None and not self.diagnostics:
+        inner = [child.kept for child in made.children.values()]
+        if module.catalogue and known is kept is None and all(inner) and not self.diagnostics:
+            made.kept = frozenset((id(block),)).union(*inner)
             self._taken.add(id(block))
-            made.kept = True
-            module.laid[id(block)] = made
+            module.laid[id(block), key[-1]] = made
+        return made
 
     def _report_place(self, block: s.Block, where: str, parent: Definition) -> None:
         message = f"`{block.kind.text}` must be {where}, not inside `{parent.type.kind}`"

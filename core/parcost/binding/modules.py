@@ -79,7 +79,7 @@ class Module:
     reading: ImportOptions = PLAIN
     beside: Mapping[Path, str] = Factory(dict)  # texts of other files that it is read from
     literals: dict[tuple[str, int], BoundValue] = Factory(dict)  # by how, and id of the attribute
-    laid: dict[int, Any] = Factory(dict)  # definitions of a catalogue's inner blocks, by their id
+    laid: dict[tuple[int, str], Any] = Factory(dict)  # kept definitions, by block and label
     built: dict[int, Any] = Factory(dict)  # the definitions of each study, by the id of its block
 
     @cached_property
