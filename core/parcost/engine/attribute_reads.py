@@ -18,12 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from attrs import evolve
 
+from parcost.binding.defaults import plain_default
 from parcost.contract.checks import Check
+from parcost.contract.origin import Origin
 from parcost.contract.queries import READS, Reads, pure_function
 from parcost.contract.schema import block_name, block_type
 from parcost.contract.study import Study
@@ -31,8 +33,6 @@ from parcost.engine.rules import NAMES
 from parcost.engine.study import SpecStudy
 from parcost.numeric import any_of
 from parcost.records import frozen
-
-_EXPRESSIONS = 4096  # texts of defaults, which specs share
 
 
 @frozen(eq=False)
@@ -121,12 +121,12 @@ def _unread_attributes(study: SpecStudy, reported: Container[str]) -> list[Writt
 def written_attributes(study: Study) -> list[WrittenAttribute]:
     """Return the attributes in the study's own file that need another attribute (``used_with``)."""
     blocks = list(_blocks_in_use(study))
-    written = [
-        (block, name, needs)
-        for block in blocks
-        for name, needs in block_type(type(block)).needs.items()
-        if _is_written(study, block, name)
-    ]
+    written: list[tuple[Any, str, Sequence[str]]] = []
+    for block in blocks:
+        origins = study.origins.get(id(block), {})
+        for name, needs in block_type(type(block)).needs.items():
+            if _is_given(origins.get(name)) and _differs_from_default(study, block, name):
+                written.append((block, name, needs))
     users = _users(study, blocks) if written else {}
     return [
         WrittenAttribute(block, name, needs, list(_followers(users, block, name)))
@@ -142,9 +142,10 @@ def _users(study: Study, blocks: Iterable[Any]) -> Mapping[str, Sequence[tuple[A
     """Return the attributes of *blocks* by the names in their defaults."""
     found: dict[str, list[tuple[Any, str]]] = {}
     for block in blocks:
-        for attribute, origin in study.origins.get(id(block), {}).items():
-            if origin.how == "default" and origin.expression:
-                for name in _names_in(origin.expression):
+        origins = study.origins.get(id(block), {})
+        for attribute, names in _default_names(block.__class__):
+            if attribute in origins and origins[attribute].how == "default":
+                for name in names:
                     found.setdefault(name, []).append((block, attribute))
     return found
 
@@ -157,9 +158,14 @@ def _followers(
     yield from (user for user in users.get(name, ()) if user[0] is block)
 
 
-@lru_cache(_EXPRESSIONS)
-def _names_in(expression: str) -> frozenset[str]:
-    return frozenset(NAMES.findall(expression))
+@cache
+def _default_names(schema: type) -> Sequence[tuple[str, frozenset[str]]]:
+    """Return the attributes of *schema* whose defaults are expressions, with the names in them."""
+    return [
+        (attribute, frozenset(NAMES.findall(default)))
+        for attribute, default in block_type(schema).defaults.items()
+        if plain_default(schema, attribute) is None
+    ]
 
 
 @pure_function
@@ -196,10 +202,12 @@ def _references(schema: type) -> Sequence[str]:
     return [name for name, field in fields if field.kind == "reference"]
 
 
-def _is_written(study: Study, block: object, name: str) -> bool:
-    origin = study.origin(block, name)
-    if origin is None or origin.how != "given" or origin.kind:
-        return False
+def _is_given(origin: Origin | None) -> bool:
+    """Return whether the study's file sets a value without provenance."""
+    return origin is not None and origin.how == "given" and not origin.kind
+
+
+def _differs_from_default(study: Study, block: object, name: str) -> bool:
     return any_of(vars(block)[name] != _default(study, block, name))
 
 
