@@ -280,11 +280,10 @@ def block(
 
     def make(cls: type[T]) -> type[T]:
         own = {name: part for name, part in vars(cls).items() if _KEY in _metadata(part)}
-        for name in own:  # so that `__getattr__` finds an attribute on an axis
+        for name in own:  # so that a block has no value of an attribute on an axis
             delattr(cls, name)
         these = {**own, "label": attrs.field(default="")}
         cls.__repr__ = _block_text  # type: ignore[method-assign]
-        cls.__getattr__ = _on_axis  # type: ignore[attr-defined]
         made: type[T] = frozen(cls, these=these, kw_only=True, eq=False, repr=False)
         declared = {name: _metadata(part)[_KEY] for name, part in own.items()}
         fields = {name: field for name, (field, _) in declared.items()}
@@ -356,6 +355,8 @@ def on_axes(block: T, values: Mapping[str, Any], axes: Mapping[str, tuple[str, A
     if axes:
         placed = {name: (*axis, own.pop(name)) for name, axis in axes.items()}
         own[_AXES] = {**own.get(_AXES, {}), **placed}
+        schema: type = type(block)
+        object.__setattr__(found, "__class__", _class_on_axes(schema))
     return found
 
 
@@ -391,6 +392,14 @@ def block_attributes(schema: type) -> Sequence[str]:
     """Return the names of the attributes that hold other blocks: references, and inner blocks."""
     fields = block_type(schema).fields.items()
     return [name for name, field in fields if field.kind in ("children", "reference")]
+
+
+@cache
+def _class_on_axes(schema: type) -> type:
+    """Return the class of blocks with attributes on axes; reads of all others cost less without."""
+    if "__getattr__" in vars(schema):
+        return schema
+    return type(schema.__name__, (schema,), {"__getattr__": _on_axis})
 
 
 def _on_axis(block: object, name: str) -> Any:
