@@ -22,7 +22,6 @@ from parcost.contract.figures import Interval
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
-from parcost.contract.terms import Work
 from parcost.contract.validation import items_of, validate
 from parcost.language.diagnostics import Diagnostic, did_you_mean, quote
 from parcost.language.errors import (
@@ -175,6 +174,7 @@ class Plugins:
         Spec errors raised by a plugin pass through, with a note that names a third-party plugin.
         """
         asked = self.registry.hooks.get(hook, ())
+        unique = hook in _ONE_ANSWER or hook in _ONE_NAME
         taken: dict[Any, Plugin] = {}
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
             try:
@@ -209,7 +209,8 @@ class Plugins:
             for one in answers:
                 try:
                     found, complaint = validate(hook, one, blame)
-                    complaint = complaint or _claim(hook, found, plugin, taken)
+                    if unique and found and not complaint:
+                        complaint = _claim(hook, found, plugin, taken)
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:  # noqa: BLE001  a plugin may raise anything; `call` does this, and takes as long again
@@ -422,14 +423,11 @@ def _plugin_error(
 
 def _claim(hook: str, found: Sequence[Any], plugin: Plugin, taken: dict[Any, Plugin]) -> str:
     """Reserve the name of an answer for *plugin*; return an error if it is taken, else ""."""
-    if hook in _ONE_ANSWER:
-        key: Any = ""
-    elif hook in _ONE_NAME and found:
+    key: Any = ""
+    if hook not in _ONE_ANSWER:
         first = found[0]
-        is_interval = isinstance(first, Interval)  # has the name of its figure
-        key = (first.name, is_interval, first.pass_ if isinstance(first, Work) else "")
-    else:
-        return ""
+        # an interval has the name of its figure
+        key = (first.name, first.__class__ is Interval, getattr(first, "pass_", ""))
     other = taken.get(key)
     if other is None:
         taken[key] = plugin

@@ -171,10 +171,10 @@ def _formula(of: Formula, figures: Mapping[int, str], seen: set[int], depth: int
                 seen.add(id(given))
                 more = f',"formula":{_formula(given, figures, seen, depth + 1)}'
         if value.__class__ is float and value:  # zeros are equal, and spelled apart
-            start = _number_start(value, unit)
+            start = _number_start(symbol, value, unit)
         else:
-            start = _start(value, unit)
-        inputs.append(f"{text(symbol)}:{start}{more}}}")
+            start = _start(symbol, value, unit)
+        inputs.append(f"{start}{more}}}")
     joined = ",".join(inputs)
     return Json(f'{{"text":{text(of.shown)},"inputs":{{{joined}}},"source":{text(of.source)}}}')
 
@@ -195,14 +195,14 @@ def base_unit(unit: str) -> str:
     return "" if dimension == ONE else str(dimension)
 
 
-def _start(value: Any, unit: str) -> str:
-    """Return the start of an input's JSON: its number and its unit."""
-    return f'{{"value":{number(value)},"unit":{text(base_unit(unit))}'
+def _start(symbol: str, value: Any, unit: str) -> str:
+    """Return the start of an input's JSON: its symbol, its number and its unit."""
+    return f'{text(symbol)}:{{"value":{number(value)},"unit":{text(base_unit(unit))}'
 
 
 @lru_cache(_LEAVES)
-def _number_start(value: float, unit: str) -> str:
-    return _start(value, unit)
+def _number_start(symbol: str, value: float, unit: str) -> str:
+    return _start(symbol, value, unit)
 
 
 @lru_cache(_LEAVES)
