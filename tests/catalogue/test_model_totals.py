@@ -94,6 +94,9 @@ TOTALS = {
     "qwen3_4b": 4_022_468_096,
     "qwen3_8b": 8_190_735_360,
     "qwen3_coder_480b_a35b": 480_154_875_392,
+    "qwen3_next_80b_a3b": 79_674_391_296,
+    "qwen35_27b": 26_895_998_464,
+    "qwen35_35b_a3b": 34_660_610_688,
     "r1_distill_qwen_1_5b": 1_777_088_000,
     "seed_oss_36b": 36_151_104_512,
     "smollm2_135m": 134_515_008,
@@ -117,6 +120,8 @@ ACTIVE = {
     "qwen15_moe_a2_7b": 2_689_173_504,
     "qwen3_235b_a22b": 22_190_763_520,
     "qwen3_30b_a3b": 3_353_032_704,
+    "qwen3_next_80b_a3b": 3_874_929_408,
+    "qwen35_35b_a3b": 3_454_988_928,
 }
 
 # Names that say a size: what the shape makes of it, within what a name rounds.

@@ -17,6 +17,12 @@ _WINDOWS = "model small { window = 128 }\nlayout { tp = 1, cp = 2, sequence_para
 _CONTEXT = "layout { tp = 1, cp = 2, sequence_parallel = off }"
 _ONE_MICRO_BATCH = "training { global_batch = 8 sequences }\nkernels { fused_accumulation = off }"
 
+#: Layers of a gated delta net.
+_DELTA = (
+    "layout {{ tp = 1, sequence_parallel = off }}\n"
+    "model small {{ delta_heads = 8, full_every = 4{} }}\n"
+)
+
 #: Heads that are not a multiple of 16 bytes, in products of their own.
 _ODD_HEADS = "kernels { attention = unfused }\nmodel small { head_dim = 108 }"
 
@@ -775,6 +781,28 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "model small { window = 1024 }",
         "model small { window = 1024, chunked = on }",
     ),
+    # A gated delta net in three of four layers.
+    **{
+        f"model.{name}": (
+            "dense",
+            _DELTA.format(""),
+            _DELTA.format(f", {name} = {value}"),
+        )
+        for name, value in {
+            "delta_key_heads": "4",
+            "delta_key_dim": "32",
+            "delta_value_dim": "32",
+            "delta_convolution": "8",
+        }.items()
+    },
+    **{
+        f"kernels.{name}": (
+            "dense",
+            _DELTA.format(""),
+            f"{_DELTA.format('')}kernels {{ {name} = 1 ns }}",
+        )
+        for name in ("delta_time", "delta_gradient_time")
+    },
     "model.qk_norm_whole": (
         "dense",
         "model small { qk_norm = on }",

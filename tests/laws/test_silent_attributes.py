@@ -23,7 +23,7 @@ OPERATORS: tuple[str, ...] = (
     "halves_",
     "cast_",
 )
-OPERATORS += ("permuted_", "traced_", "strided_", "scattered_", "indexed_")
+OPERATORS += ("permuted_", "traced_", "strided_", "scattered_", "indexed_", "delta_")
 #: Other attributes that may change nothing in a base, and why.
 SATURATED = {
     "schedule.assignment": "layers that divide are dealt alike",

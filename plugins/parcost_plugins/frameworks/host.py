@@ -83,6 +83,10 @@ ADAPTER_CALLS = {
     ("one", True): ((1.0, 2.0), (1.0, 1.0)),
     ("one", False): ((0.0, 1.0), (1.0, 0.0)),
 }
+#: Kernels of a gated delta net beyond those of attention: a product, copies and a convolution,
+#: gates and decays, repeated heads and the chunked rule, as transformers issues them with
+#: flash-linear-attention, less the attention core and the rotary embedding.
+DELTA_KERNELS, DELTA_GRADIENT_KERNELS = 21.0, 25.0
 _ATTENTION = ("query", "key", "value", "output")
 _BACKWARD = 2  # gradients of each operator outside of a dense layer: of its input and weights
 
@@ -106,6 +110,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
     if graphs(study) != "iteration":
         yield from _layers(study, framework)
         yield from _lists(study, framework)
+        yield from _delta_nets(study)
         yield from _experts(study, framework)
         yield from _adapters(study, framework)
         yield from _ends(study, framework)
@@ -226,6 +231,20 @@ def _calls(study: Study) -> tuple[Real, Real, Real]:
         forward = forward * (2.0 * overlap.chunks - 1.0)
     shared = where(layout.tp > 1, 1.0, 0.0)
     return shared * forward, shared * forward, shared * weights
+
+
+def _delta_nets(study: Study) -> Iterator[Work]:
+    """Yield the issue time that a gated delta net adds to attention in its place."""
+    if not study[Training].model.delta_heads or graphs(study) == "layer":
+        return
+    passes: list[tuple[Pass, Real, Sequence[float]]] = [
+        ("F", DELTA_KERNELS, layer_counts(study, delta=True)),
+        ("R", DELTA_KERNELS, layer_counts(study, delta=True, recomputed=True)),
+        ("B", DELTA_GRADIENT_KERNELS, layer_counts(study, delta=True)),
+    ]
+    for pass_, kernels, count in passes:
+        seconds = _eager_seconds(_Launches(kernels), study)
+        yield from _work(study, f"{NAME}, gated delta nets", pass_, seconds, count)
 
 
 def _lists(study: Study, framework: Framework) -> Iterator[Work]:

@@ -18,6 +18,7 @@ from parcost_plugins.model.rulebook import RULES
 PARTS = (
     "adapters",
     "attention",
+    "delta_net",
     "details",
     "embedding",
     "head",

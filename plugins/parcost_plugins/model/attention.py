@@ -13,7 +13,9 @@ from parcost.numeric import any_of
 from parcost_plugins.model import core
 from parcost_plugins.model.elementwise import (
     ADDED,
+    APART,
     COPIED,
+    GATED,
     NORMS,
     ROTARY,
     SUMMED,
@@ -55,11 +57,12 @@ def checks(study: Study) -> list[Check]:
 def parameters(study: Study) -> Iterator[Parameters]:
     """Return the projections and their biases."""
     rank = rank_of(study)
-    model, count = rank.model, rank.layers
+    model, count = rank.model, rank.attention_layers.count
     if model.is_latent or model.is_nominal:
         return
     h, d = model.hidden, model.head_dim
-    columns, all_columns = _columns(rank), (model.heads + 2 * model.kv_heads) * d
+    gated = (1 + model.output_gate) * model.heads
+    columns, all_columns = _columns(rank), (gated + 2 * model.kv_heads) * d
     yield Parameters(
         name="QKV projection",
         elements=h * columns,
@@ -118,9 +121,10 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     if model.is_latent or model.is_nominal:
         return
     projected = (2 * model.heads + 2 * model.kv_heads) * model.head_dim
+    projected = projected + model.output_gate * model.heads * model.head_dim
     yield ModelFlops(
         name="attention projections",
-        per_token=2 * sum(rank.layers) * model.hidden * projected,
+        per_token=2 * sum(rank.attention_layers.count) * model.hidden * projected,
         kind="matmul",
         source="2 FLOPs per matrix parameter",
     )
@@ -131,7 +135,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     """Return the operators of attention: projections, rotary embedding, core."""
     rank = rank_of(study)
-    model, span, tokens = rank.model, rank.all_layers, rank.tokens
+    model, span, tokens = rank.model, rank.attention_layers, rank.tokens
     if model.is_latent or model.is_nominal:
         return
     h, d = model.hidden, model.head_dim
@@ -161,6 +165,9 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         name = "keys and values, repeated"
         yield from elementwise(name, passes, both, rank.element, span, times=2)
     yield from core.operators(rank)
+    if model.output_gate:
+        gate, gates = GATED[fusion.activation], tokens * rank.heads * d
+        yield from elementwise("output gate", gate, gates, rank.element, span)
     yield from linear(
         "attention output projection",
         tokens,
@@ -175,7 +182,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
 
 def _gradient_sums(rank: Rank) -> Iterator[Stream]:
     """Yield the backward kernels that concatenate or sum gradients: of Q, K and V, of biases."""
-    model, span, tokens, h = rank.model, rank.all_layers, rank.tokens, rank.model.hidden
+    model, span, tokens, h = rank.model, rank.attention_layers, rank.tokens, rank.model.hidden
     if rank.fusion.separate_projections:
         # Those of queries and keys, and then those of values.
         added = ADDED._replace(kernels=2, tensors=2 * ADDED.tensors)
@@ -218,7 +225,7 @@ def memory(study: Study) -> Iterator[Memory]:
     rank = rank_of(study)
     if rank.model.is_latent or rank.model.is_nominal:
         return
-    span = rank.all_layers
+    span = rank.attention_layers
     if rank.keeps_input("query", "key", "value"):
         again = rank.recompute.norms or rank.recomputes_outputs
         yield from rank.saved_input(
@@ -238,13 +245,23 @@ def memory(study: Study) -> Iterator[Memory]:
             source=KEPT,
         )
     yield from core.memory(rank)
+    if rank.model.output_gate:
+        yield from rank.saved_tensor("output gates", "s b a d e / t", span, source=KEPT)
+        if rank.fusion.activation in APART:  # the norm's view of queries holds the gates as well
+            name = "output gates behind the sigmoid"
+            yield from rank.saved_tensor(name, "s b a d e / t", span, source=KEPT)
+        # The projection keeps the gated output, and the gate what it multiplies, which is there
+        # already if the projection keeps a narrow copy.
+        there = not rank.writes_scores and rank.training.precision.narrow != "none"
+        text = "q < e ? 0 : s b a v e / t" if there else "s b a v e / t"
+        yield from rank.saved_tensor("attention output ahead of its gate", text, span, source=KEPT)
 
 
 def _projections(rank: Rank) -> list[tuple[str, Real]]:
     """Return the outputs of the QKV projection on this rank, each with its width."""
     d = rank.model.head_dim
     return [
-        ("queries", rank.heads * d),
+        ("queries", (1 + rank.model.output_gate) * rank.heads * d),
         ("keys", rank.kv_heads * d),
         ("values", rank.kv_heads * d),
     ]
@@ -252,7 +269,8 @@ def _projections(rank: Rank) -> list[tuple[str, Real]]:
 
 def _columns(rank: Rank) -> Real:
     """Return the output size of the QKV projection on this rank."""
-    return (rank.heads + 2 * rank.kv_heads) * rank.model.head_dim
+    queries = (1 + rank.model.output_gate) * rank.heads
+    return (queries + 2 * rank.kv_heads) * rank.model.head_dim
 
 
 def _unsharded_parameters(name: str, elements: Real, rank: Rank) -> Parameters:
@@ -260,7 +278,7 @@ def _unsharded_parameters(name: str, elements: Real, rank: Rank) -> Parameters:
         name=name,
         elements=elements,
         total=elements,
-        count=rank.layers,
+        count=rank.attention_layers.count,
         replicated=True,
         source="every rank holds all",
     )

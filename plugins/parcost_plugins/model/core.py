@@ -38,7 +38,7 @@ def operators(rank: Rank) -> Iterator[Gemm | FusedAttention | Stream]:
 
 def memory(rank: Rank) -> Iterator[Memory]:
     """Yield tensors saved for backward besides Q, K and V: the output, and the scores."""
-    span = rank.all_layers
+    span = rank.attention_layers
     fused = not rank.writes_scores  # scores that are not kept have to be made again
     span = span.rerun_none(fused and rank.keeps("core"))
     precision = rank.training.precision
@@ -100,7 +100,7 @@ def _fused_kernels(rank: Rank) -> Iterator[FusedAttention]:
 
 def _separate_kernels(rank: Rank) -> Iterator[Gemm | Stream]:
     """Yield the core as separate kernels, which also compute masked scores."""
-    span, e = rank.all_layers.rerun_all(rank.reruns_core), rank.element
+    span, e = rank.attention_layers.rerun_all(rank.reruns_core), rank.element
     scores = rank.training.sequence * rank.tokens * rank.heads
     yield from _products(rank, "F", span.count)
     if any(span.reruns):

@@ -28,7 +28,7 @@ class Traffic(NamedTuple):
     wide: Real = 0.0  # elements in fp32
     masks: float = 0.0  # elements of dropout masks, of a byte each
     kind: StreamKind = "plain"
-    steps: float = 0.0  # elements that are made one by one
+    steps: Real = 0.0  # elements that are made one by one
     step_kind: StepKind = ""
 
     def bytes_(self, element: Real) -> Real:

@@ -115,18 +115,30 @@ class Rank:
         return self._span(moe=True)
 
     @cached_property
+    def attention_layers(self) -> LayerSpan:
+        """Layers with attention."""
+        if not self.model.delta_heads:
+            return self._span()
+        span, rival = self._span(delta=False), self.delta_layers
+        return LayerSpan(span.count, lambda: span.reruns, lambda: rival.reruns)
+
+    @cached_property
+    def delta_layers(self) -> LayerSpan:
+        """Layers with a gated delta net in place of attention."""
+        return self._span(delta=True)
+
+    @cached_property
     def attention_spans(self) -> list[tuple[bool, LayerSpan]]:
         """Pairs of whether attention is windowed, and the layers of that kind."""
         if not self.model.window:
-            return [(False, self.all_layers)]
+            return [(False, self.attention_layers)]
         spans = [(windowed, self._span(windowed=windowed)) for windowed in (False, True)]
         return [(windowed, span) for windowed, span in spans if any(span.count)]
 
-    def _span(self, *, moe: bool | None = None, windowed: bool | None = None) -> LayerSpan:
+    def _span(self, **kind: bool) -> LayerSpan:
         study = self.study  # and not the rank, which holds the span
         return LayerSpan(
-            layer_counts(study, moe=moe, windowed=windowed),
-            lambda: layer_counts(study, moe=moe, windowed=windowed, recomputed=True),
+            layer_counts(study, **kind), lambda: layer_counts(study, **kind, recomputed=True)
         )
 
     @property

@@ -121,11 +121,11 @@ def _needs_of_experts(model: Model) -> tuple[_Needs, ...]:
 
 
 def _needs_of_attention(model: Model) -> tuple[_Needs, ...]:
-    latent = model.is_latent
+    latent, mixed = model.is_latent, model.window > 0 or model.delta_heads > 0
     return (
         _Needs("latent-queries", "q_lora", model.q_lora > 0, latent),
-        _Needs("window-full", "full_every", model.full_every > 0, model.window > 0),
-        _Needs("window-full", "full_layers", bool(model.full_layers), model.window > 0),
+        _Needs("window-full", "full_every", model.full_every > 0, mixed),
+        _Needs("window-full", "full_layers", bool(model.full_layers), mixed),
         _Needs("qk-norm-whole", "qk_norm_whole", model.qk_norm_whole, model.qk_norm),
         _Needs("window-chunked", "chunked", model.chunked, model.window > 0),
     )

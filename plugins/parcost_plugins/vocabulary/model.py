@@ -27,6 +27,12 @@ class AttentionInput(NamedTuple):
     label="required",
     used_with={
         ("rope_dim", "nope_dim", "v_dim"): "latent attention: a `kv_lora` above 0",
+        (
+            "delta_key_heads",
+            "delta_key_dim",
+            "delta_value_dim",
+            "delta_convolution",
+        ): "layers of a gated delta net: `delta_heads` above 0",
         ("saved",): "a nominal model, which is known by its `parameters`",
     },
     aliases=ALIASES["model"],
@@ -109,7 +115,8 @@ class Model:
         default=0,
         minimum=0,
         structural=True,
-        doc="interval of layers that attend to all tokens, with a window: every n-th; 0 is none",
+        doc="interval of layers that attend to all tokens, where others have a window or a gated "
+        "delta net: every n-th; 0 is none",
     )
     full_layers: tuple[int, ...] = integers(
         default=(),
@@ -120,6 +127,31 @@ class Model:
         doc="windows lie side by side: a token attends to those before it in its own window",
     )
     sinks: bool = switch(default=False, doc="a learned attention sink for every query head")
+    output_gate: bool = switch(
+        default=False,
+        doc="the output of attention is gated; the query projection makes the gates as well",
+    )
+
+    # Gated delta net
+    delta_heads: int = integer(
+        default=0,
+        minimum=0,
+        structural=True,
+        doc="value heads of a gated delta net (linear attention), which layers have in place of "
+        "attention but for those of `full_every` or `full_layers`; 0 is none",
+    )
+    delta_key_heads: Real = integer(
+        default="max(delta_heads, 1)", doc="query and key heads of a gated delta net"
+    )
+    delta_key_dim: Real = integer(
+        default="max(head_dim, 1)", doc="size of a query or key head of a gated delta net"
+    )
+    delta_value_dim: Real = integer(
+        default="delta_key_dim", doc="size of a value head of a gated delta net"
+    )
+    delta_convolution: Real = integer(
+        default=4, doc="tokens that the convolution of a gated delta net reads for each"
+    )
 
     # Multi-head latent attention
     kv_lora: int = integer(
@@ -241,6 +273,12 @@ class Model:
     def value_dim(self) -> Real:
         """Size of a value head."""
         return self.v_dim if self.kv_lora else self.head_dim
+
+    @property
+    def delta_columns(self) -> Real:
+        """Width of queries, keys and values of a gated delta net, all heads together."""
+        keys = self.delta_key_heads * self.delta_key_dim
+        return 2 * keys + self.delta_heads * self.delta_value_dim
 
     @property
     def attention_inputs(self) -> tuple[AttentionInput, ...]:

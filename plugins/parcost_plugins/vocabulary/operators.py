@@ -115,10 +115,21 @@ StreamKind = Literal[
 ]
 STREAM_KINDS: tuple[StreamKind, ...] = get_args(StreamKind)
 
-#: Kernels limited by work per element rather than by memory traffic: they
-#: compute the place of each element, or use atomic additions. Each kind has a
-#: time per element on a multiprocessor: `kernels { strided_time = ... }`.
-StepKind = Literal["", "traced", "traced_gradient", "strided", "scattered", "indexed", "cast"]
+#: Kernels limited by work per element rather than by memory traffic: they compute
+#: the place of each element, use atomic additions, or multiply small blocks, where an
+#: element is a FLOP. Each kind has a time per element on a multiprocessor:
+#: `kernels { strided_time = ... }`.
+StepKind = Literal[
+    "",
+    "traced",
+    "traced_gradient",
+    "strided",
+    "scattered",
+    "indexed",
+    "cast",
+    "delta",
+    "delta_gradient",
+]
 STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 
 
@@ -126,7 +137,8 @@ STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 class Stream(Operator):
     """A memory-bound operator that moves *bytes_* in all, in *kernels* kernels.
 
-    Its kernels compute *steps* elements; a *step_kind* has a time per element.
+    Its kernels compute *steps* elements; a *step_kind* has a time per element. *flops* are those of
+    products within it: norms, softmax and activations count none.
     """
 
     name: str
@@ -137,15 +149,14 @@ class Stream(Operator):
     kind: StreamKind = "plain"
     steps: Real = 0.0
     step_kind: StepKind = ""
+    flops: Real = 0.0
     host: str = ""
     source: str = ""
 
     @property
-    def flops(self) -> float:
-        """Zero: norms, softmax and activations are not counted as FLOPs."""
-        return 0.0
-
-    mean_flops = flops
+    def mean_flops(self) -> Real:
+        """FLOPs of the mean rank, equal to :attr:`flops`."""
+        return self.flops
 
 
 @record(kw_only=True, eq=False)

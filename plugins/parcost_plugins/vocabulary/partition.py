@@ -21,11 +21,15 @@ Counts: TypeAlias = "tuple[Any, ...]"
 
 
 class LayerKind(NamedTuple):
-    """The kind of a layer: with experts, with windowed attention, fully *recomputed*."""
+    """The kind of a layer: with experts, with windowed attention, fully *recomputed*.
+
+    A *delta* layer has a gated delta net in place of attention.
+    """
 
     moe: bool
     windowed: bool
     recomputed: bool
+    delta: bool = False
 
 
 def virtual_stages(study: Study) -> int:
@@ -229,12 +233,14 @@ def kinds(
     dealt = layers(study) if dealt is None else dealt
     full = recomputing and training.recompute == "full"
     some = (0, 1, 0) if chosen is None else (chosen.first, chosen.every, chosen.layers)
-    if not (model.experts or model.window or (full and some != (0, 1, 0))):
+    mixed = model.experts or model.window or model.delta_heads
+    if not (mixed or (full and some != (0, 1, 0))):
         return {LayerKind(False, False, full): dealt}
     return _kinds(
         dealt,
         (model.experts, model.dense_first, model.moe_every, model.dense_layers),
         (model.window, model.full_every, model.full_layers),
+        model.layers if model.delta_heads else 0,
         (full, *some),
     )
 
@@ -245,6 +251,7 @@ def select_counts(
     moe: bool | None = None,
     windowed: bool | None = None,
     recomputed: bool | None = None,
+    delta: bool | None = None,
 ) -> Counts:
     """Return the number of layers of matching kinds on each stage; None matches any kind.
 
@@ -252,7 +259,7 @@ def select_counts(
     >>> select_counts({moe: (1, 2), dense: (1, 0)}, moe=True)
     (1, 2)
     """
-    wanted = (moe, windowed, recomputed)
+    wanted = (moe, windowed, recomputed, delta)
     picked = [
         counts
         for kind, counts in found.items()
@@ -269,18 +276,17 @@ def layer_counts(
     moe: bool | None = None,
     windowed: bool | None = None,
     recomputed: bool | None = None,
+    delta: bool | None = None,
 ) -> Counts:
     """Count the layers of each kind on every stage; None matches any kind."""
-    wanted = (moe, windowed, recomputed)
+    wanted = (moe, windowed, recomputed, delta)
     return study.row(
         _layer_counts, *wanted, total=lambda: sum(_select_counts(_model_layers, study, *wanted))
     )
 
 
-def _layer_counts(
-    study: Study, moe: bool | None, windowed: bool | None, recomputed: bool | None
-) -> Counts:
-    return _select_counts(_dealt_layers, study, moe, windowed, recomputed)
+def _layer_counts(study: Study, *wanted: bool | None) -> Counts:
+    return _select_counts(_dealt_layers, study, *wanted)
 
 
 def _select_counts(
@@ -289,9 +295,10 @@ def _select_counts(
     moe: bool | None,
     windowed: bool | None,
     recomputed: bool | None,
+    delta: bool | None,
 ) -> Counts:
     every = study.query(found, recomputed is not None)
-    return select_counts(every, moe=moe, windowed=windowed, recomputed=recomputed)
+    return select_counts(every, moe=moe, windowed=windowed, recomputed=recomputed, delta=delta)
 
 
 def _dealt_layers(study: Study, recomputing: bool) -> Mapping[LayerKind, Counts]:
@@ -365,6 +372,7 @@ def _kinds(
     dealt: Counts,
     mixture: tuple[int, int, int, tuple[int, ...]],
     window: tuple[int, int, tuple[int, ...]],
+    delta_end: int,
     recompute: tuple[bool, int, int, int],
 ) -> Mapping[LayerKind, Counts]:
     experts, dense_first, moe_every, dense_layers = mixture
@@ -375,18 +383,18 @@ def _kinds(
     layer = 0
     for stage, count in enumerate(dealt):
         for place in range(count):
+            full_attention = layer in whole or (full_every and (layer + 1) % full_every == 0)
             kind = LayerKind(
                 moe=experts > 0
                 and layer not in dense
                 and layer >= dense_first
                 and (layer - dense_first + 1) % moe_every == 0,
-                windowed=width > 0
-                and layer not in whole
-                and not (full_every and (layer + 1) % full_every == 0),
+                windowed=width > 0 and not full_attention,
                 recomputed=full
                 and layer >= first
                 and (layer - first) % every == 0
                 and (most == 0 or place < most),
+                delta=layer < delta_end and not full_attention,
             )
             found.setdefault(kind, [0] * len(dealt))[stage] += 1
             layer += 1

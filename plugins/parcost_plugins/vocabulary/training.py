@@ -535,6 +535,12 @@ class KernelChoice:
     cast_time: Real = quantity(
         SECONDS, doc="the same for a compiled cast to a narrow type; see `precision.cast_steps`"
     )
+    delta_time: Real = quantity(
+        SECONDS, doc="the same for a FLOP of the chunked rule of a gated delta net"
+    )
+    delta_gradient_time: Real = quantity(
+        SECONDS, doc="the same for its gradient, by FLOPs of the forward pass"
+    )
     shape_efficiency: Real = fraction(
         positive=True,
         doc="a real shape against the best shape that the device's figure was measured on",

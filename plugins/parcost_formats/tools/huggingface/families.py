@@ -55,6 +55,10 @@ class ModelFamily:
             **self.row.get("switches", {}),
         }
 
+    def reads(self, key: str) -> bool:
+        """Return whether *key* is one of this model type's own."""
+        return key in self.numbers or key in self.switches or key in self.row.get("expects", {})
+
     @property
     def code(self) -> str:
         """The source of values that no key states: the code of the model type."""

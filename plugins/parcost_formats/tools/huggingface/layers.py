@@ -15,6 +15,9 @@ from parcost_formats.tools.collector import digits
 ValueOf = Callable[[str], tuple[Any, str]]
 
 _FULL, _WINDOWED, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+_LINEAR = "linear_attention"
+#: Keys whose number n, or text, states that every n-th layer has full attention.
+_PATTERNS = ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers")
 
 
 class LayerError(ValueError):
@@ -103,15 +106,18 @@ def _by_index(count: int, value_of: ValueOf) -> Layers:
     return Layers([i for i in range(count) if i not in held], key, why)
 
 
-def full_layers(count: int, value_of: ValueOf, every: int) -> Layers:
-    """Return the layers with full attention.
+def full_layers(count: int, value_of: ValueOf, every: int, *, linear: bool = False) -> Layers:
+    """Return the layers with full attention; the others have a window, or *linear* attention.
 
     *every* is the rule of the model type if no key states one: every n-th layer is full, the last
     of each n, or the first of each n if it is negative; 0 for none.
     """
     types, why = value_of("layer_types")
     if types:
-        return _full_of_types(count, types, why)
+        known = (_FULL, _LINEAR) if linear else (_FULL, _WINDOWED, _CHUNKED)
+        return _full_of_types(count, types, why, known)
+    if linear:
+        return _full_of_pattern(count, value_of, every, ("full_attention_interval",))
     types, why = value_of("attention_types")
     if types:
         kinds = _expand(types, count)
@@ -122,11 +128,11 @@ def full_layers(count: int, value_of: ValueOf, every: int) -> Layers:
         if len(rotated) != count:
             raise LayerError("no_rope_layers", _length(len(rotated), count))
         return Layers([i for i, one in enumerate(rotated) if not one], "no_rope_layers", why)
-    return _full_of_window(count, value_of) or _full_of_pattern(count, value_of, every)
+    return _full_of_window(count, value_of) or _full_of_pattern(count, value_of, every, _PATTERNS)
 
 
-def _full_of_types(count: int, types: Any, why: str) -> Layers:
-    kinds = _layer_kinds("layer_types", types, count, (_FULL, _WINDOWED, _CHUNKED))
+def _full_of_types(count: int, types: Any, why: str, known: Sequence[str]) -> Layers:
+    kinds = _layer_kinds("layer_types", types, count, known)
     others = {kind for kind in kinds if kind != _FULL}
     if len(others) > 1:
         raise LayerError("layer_types", "windows and chunks in one model are not in the language")
@@ -149,9 +155,12 @@ def _full_of_window(count: int, value_of: ValueOf) -> Layers | None:
     return Layers(range(whole), "max_window_layers", why)
 
 
-def _full_of_pattern(count: int, value_of: ValueOf, every: int) -> Layers:
-    """Return every n-th layer, or those of a text such as `LLLG`; *every* is the default of n."""
-    for key in ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"):
+def _full_of_pattern(count: int, value_of: ValueOf, every: int, keys: Sequence[str]) -> Layers:
+    """Return every n-th layer, or those of a text such as `LLLG`, as one of *keys* states it.
+
+    *every* is the default of n.
+    """
+    for key in keys:
         pattern, why = value_of(key)
         if pattern is not None:
             break

@@ -21,6 +21,7 @@ from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.huggingface.families import SWITCHES, TABLE, ModelFamily, is_set
 from parcost_formats.tools.huggingface.layers import (
     LayerError,
+    Layers,
     dense_layers,
     full_layers,
     settings_of_dense,
@@ -240,7 +241,11 @@ class Configuration:
                     self._set(name, value, found.key, found.why)
             name = self._family.row.get("window", "sliding_window")
             window, why = self._value_of(name)
-            listed = full_layers(layers, self._value_of, self._family.row.get("full_every", 0))
+            linear, every = "delta_heads" in self._settings, self._family.row.get("full_every", 0)
+            listed = full_layers(layers, self._value_of, every, linear=linear)
+            if linear:
+                self._set_full(listed, layers)
+                return
             chunked = listed.kind == "chunked_attention"
             if listed.kind == "sliding_attention" and not window:
                 if listed.key == "layer_types" and len(listed.layers) < layers:
@@ -257,10 +262,13 @@ class Configuration:
             self._set("window", digits(number), name, why)
             if chunked or name == "attention_chunk_size":
                 self._assume("chunked", "on", self._family.code)
-            for attribute, value in settings_of_full(listed.layers, layers):
-                self._set(attribute, value, listed.key, listed.why or self._family.code)
+            self._set_full(listed, layers)
         except LayerError as error:
             self._error(error.key, str(error))
+
+    def _set_full(self, listed: Layers, count: int) -> None:
+        for attribute, value in settings_of_full(listed.layers, count):
+            self._set(attribute, value, listed.key, listed.why)
 
     # Checks
 
@@ -269,7 +277,7 @@ class Configuration:
         for key, message, help in unknown_words(self._entries, TABLE):
             self._error(key, message, help)
         for key, what in TABLE["lacking"]["keys"].items():
-            if is_set(self._entries, key):
+            if is_set(self._entries, key) and not self._family.reads(key):
                 shown = next((k for k in self._entries if k.startswith(key)), key)
                 self._error(shown, f"{what} {ABSENT}")
         for key, expected in self._family.row.get("expects", {}).items():

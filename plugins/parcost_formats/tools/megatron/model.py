@@ -23,6 +23,7 @@ _SHAPES = (
     *("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),
     *("moe_ffn_hidden_size", "moe_layer_freq", "moe_router_topk", "q_lora_rank", "kv_lora_rank"),
     *("moe_shared_expert_intermediate_size", "window_size", "multi_latent_attention"),
+    *("experimental_attention_variant", "linear_attention_freq", "attention_output_gate"),
 )
 #: Sizes of latent attention that have a default.
 _LATENT = {"kv_lora_rank": 32, "qk_head_dim": 128, "qk_pos_emb_head_dim": 64, "v_head_dim": 128}
@@ -47,6 +48,7 @@ def read_model(options: ToolOptions) -> None:
     _norms_and_biases(options)
     _positions(options)
     _window(options)
+    _delta_net(options)
     kind = options.word("softmax_type", "vanilla", "learnable", "off-by-one")
     option = options.get("softmax_type")
     if option is not None and kind == "learnable":
@@ -235,10 +237,15 @@ def _window(options: ToolOptions) -> None:
         return
     # A query attends to as many tokens ahead of it, and to itself.
     draft.set("model.window", digits(int(found[1]) + 1), option)
-    if every is None:
-        return
+    if every is not None:
+        _full_layers(options, every)
+
+
+def _full_layers(options: ToolOptions, every: Option) -> None:
+    """Set which layers attend to all tokens: every n-th, or the zeros of a list."""
+    draft = options.draft
     if every.text.isdecimal():
-        options.copy("window_attn_skip_freq", "model.full_every", 1)
+        options.copy(every.name, "model.full_every", 1)
         return
     try:
         numbers = pattern(" ".join(every.texts))
@@ -252,6 +259,28 @@ def _window(options: ToolOptions) -> None:
         draft.problem(every, "these layers follow no pattern of one full layer in every n layers")
     elif full:
         draft.set("model.full_every", str(full), every)
+
+
+def _delta_net(options: ToolOptions) -> None:
+    draft, variant = options.draft, options.get("experimental_attention_variant")
+    every, sizes = options.get("linear_attention_freq"), _NUMBERS["delta_net"]
+    if gate := options.enabled_option("attention_output_gate"):
+        draft.set("model.output_gate", "on", gate)
+    if variant is None or variant.text in ("None", "null"):
+        why = "it has no effect without --experimental-attention-variant"
+        options.ignore((*sizes, "linear_attention_freq"), why)
+    elif variant.text != "gated_delta_net":
+        why = f"attention of the kind `{variant.text[:40]}` is not in the language: it comes later"
+        draft.problem(variant, why, "known: gated_delta_net")
+    else:
+        for name, path in sizes.items():
+            if options.copy(name, path, 1) is None:
+                options.ask(path, variant, f"a gated delta net needs --{name.replace('_', '-')}")
+        if every is not None:
+            _full_layers(options, every)
+        else:
+            why = "a gated delta net needs --linear-attention-freq"
+            options.ask("model.full_every", variant, why)
 
 
 def model_answers(name: str) -> Sequence[str]:

@@ -153,6 +153,13 @@ def _model(job: Job, same: dict[str, str]) -> Flags:
         flags["window_size"] = [f"{model.window - 1},0"]
         if model.full_every:
             flags["window_attn_skip_freq"] = [str(model.full_every)]
+    if model.delta_heads:
+        flags["experimental_attention_variant"] = ["gated_delta_net"]
+        for name, path in _TABLE["numbers"]["delta_net"].items():
+            flags[name] = [str(_value(job, path))]
+        flags["linear_attention_freq"] = [str(model.full_every or model.layers + 1)]
+    if model.output_gate:
+        flags["attention_output_gate"] = []
     if model.sinks:
         flags["softmax_type"] = ["learnable"]
     if model.experts:

@@ -1,0 +1,136 @@
+"""Gated delta nets in files: which layers have one, and what is wrong with a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parcost_formats.tools.huggingface import HuggingFace
+
+from ..rows import try_each
+from .megatron_files import problems, small
+from .megatron_files import read as read_flags
+from .translations import settings
+
+Run = Callable[..., Any]
+
+QWEN3_5 = {
+    "model_type": "qwen3_5_text",
+    "num_hidden_layers": 8,
+    "hidden_size": 512,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "intermediate_size": 1024,
+    "vocab_size": 1000,
+    "linear_num_value_heads": 8,
+    "linear_num_key_heads": 4,
+    "linear_key_head_dim": 32,
+    "linear_value_head_dim": 32,
+}
+FLAGS = (
+    "--linear-attention-freq 4 --linear-conv-kernel-dim 4 --linear-key-head-dim 32 "
+    "--linear-value-head-dim 32 --linear-num-key-heads 4 --linear-num-value-heads 8 "
+)
+VARIANT = "--experimental-attention-variant gated_delta_net"
+
+
+def read(**changes: Any) -> dict[str, str]:
+    found = HuggingFace().translate("config.json", json.dumps(QWEN3_5 | changes))
+    assert not found.problems, [one.message for one in found.problems]
+    return dict(settings(found))
+
+
+def test_sizes_are_those_of_the_file() -> None:
+    found = read()
+    assert {name: found[f"model.{name}"] for name in ("delta_heads", "delta_key_heads")} == {
+        "delta_heads": "8",
+        "delta_key_heads": "4",
+    }
+    assert found["model.delta_key_dim"] == found["model.delta_value_dim"] == "32"
+    assert found["model.output_gate"] == found["model.qk_norm"] == "on"
+    assert "model.window" not in found
+
+
+@try_each(
+    "changes, attribute, value",
+    [
+        ({}, "full_every", "4"),  # the rule of the model type
+        ({"full_attention_interval": 2}, "full_every", "2"),
+        ({"use_sliding_window": False}, "full_every", "4"),  # which is of windows alone
+        (
+            {"layer_types": ["full_attention", *["linear_attention"] * 6, "full_attention"]},
+            "full_layers",
+            "[0, 7]",
+        ),
+    ],
+)
+def test_layers_with_full_attention(changes: dict[str, Any], attribute: str, value: str) -> None:
+    assert read(**changes)[f"model.{attribute}"] == value
+
+
+@try_each(
+    "changes, message",
+    [
+        ({"layer_types": ["sliding_attention"] * 8}, "`sliding_attention` are not in the language"),
+        ({"layer_types": ["linear_attention"] * 7}, "it lists 7 layers, and the model has 8"),
+        ({"attn_output_gate": False}, "only with the value true"),
+        ({"full_attention_interval": 0}, "at least 1"),
+        ({"model_type": "qwen3"}, "gated delta net layers are not in the language yet"),
+    ],
+)
+def test_what_contradicts_the_model_type_is_named(changes: dict[str, Any], message: str) -> None:
+    found = HuggingFace().translate("config.json", json.dumps(QWEN3_5 | changes))
+    assert any(message in one.message for one in found.problems), found.problems
+
+
+def test_flags_of_megatron_are_read() -> None:
+    found = settings(read_flags(small(f"{FLAGS}{VARIANT} --attention-output-gate")))
+    assert {k: v for k, v in found.items() if "delta" in k or "full" in k} == {
+        "model.delta_heads": "8",
+        "model.delta_key_heads": "4",
+        "model.delta_key_dim": "32",
+        "model.delta_value_dim": "32",
+        "model.delta_convolution": "4",
+        "model.full_every": "4",
+    }
+    assert found["model.output_gate"] == "on"
+
+
+def test_flags_without_the_variant_have_no_effect() -> None:
+    found = read_flags(small(FLAGS))
+    assert "model.delta_heads" not in settings(found)
+    reasons = {one.name: one.reason for one in found.ignored}
+    assert "without --experimental-attention-variant" in reasons["--linear-num-value-heads"]
+
+
+def test_another_variant_and_a_missing_size_are_named() -> None:
+    text = small(f"{FLAGS}{VARIANT}")
+    (problem,) = problems(text.replace("gated_delta_net", "dsa"))
+    assert "`dsa` is not in the language" in problem
+    found = read_flags(text.replace("--linear-num-key-heads 4", ""))
+    assert "model.delta_key_heads" in [one.attribute for one in found.questions]
+
+
+@pytest.mark.slow
+def test_flags_that_are_written_are_read_as_the_same_model(run_command: Run) -> None:
+    spec = """
+    use catalog.devices.h100_sxm
+    use catalog.fabrics.hgx_h100
+    use catalog.precisions.bf16
+    use catalog.frameworks.megatron_core
+    use catalog.models.qwen35_27b
+    cluster { devices = 64 }
+    layout { tp = 8, pp = 2, sequence_parallel = on, zero = 1 }
+    training { sequence = 4096, global_batch = 64 sequences, framework = megatron_core }
+    """
+    assert run_command("export", "megatron", "job.par", "--out", "run.sh", job=spec).code == 0
+    machine = ["--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"]
+    again = run_command("eval", "--from", "megatron", "run.sh", *machine, "--format", "json")
+    here = run_command("eval", "job.par", "--format", "json")
+    found = [json.loads(done.out)["reports"][0]["results"][0] for done in (here, again)]
+    assert found[1]["step_seconds"] == pytest.approx(found[0]["step_seconds"], rel=1e-12)
+    assert found[1]["memory"]["total_bytes"] == found[0]["memory"]["total_bytes"]
