@@ -953,6 +953,10 @@ def test_a_supervised_fine_tuning_of_slime_is_read() -> None:
         Megatron(), "run.sh", SLIME.replace("--debug", "--use-dynamic-batch-size --debug")
     )
     assert "training.micro_batch" in [one.attribute for one in dynamic.questions]
+    idle = translate(Megatron(), "run.sh", SLIME.replace(" --debug-train-only", ""))
+    assert values(idle) == values(found)
+    (engines,) = [one.reason for one in idle.unknown if one.name == "--loss-type"]
+    assert engines.startswith("without --debug-train-only engines for generation start")
     generating = SLIME.replace("--loss-type sft_loss", "")
     (problem,) = Megatron().translate("run.sh", generating).problems
     assert problem.message.startswith("`--rollout-batch-size`: reinforcement")

@@ -252,3 +252,53 @@ def test_a_script_is_read_from_the_command_line(run_command: Run) -> None:
     done = run_command("eval", "train.py", *hardware, files={"train.py": QLORA})
     assert "step time" in done.out, done.err
     assert "15,335,424" in done.out
+
+
+PLAIN = """import argparse
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=2)
+options = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")
+arguments = TrainingArguments(
+    output_dir="out", per_device_train_batch_size=options.batch_size,
+    gradient_accumulation_steps=4, deepspeed="zero.json", bf16=True,
+)
+trainer = Trainer(model=model, args=arguments, train_dataset=data, data_collator=collate)
+trainer.train()
+"""
+ZERO = '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}'
+
+
+def test_a_program_with_the_trainer_of_transformers() -> None:
+    """Its data have the length of a sequence, and its gradients are not checkpointed."""
+    found = importer_of("trl").read(ImportFile("train.py", PLAIN, neighbor={"zero.json": ZERO}.get))
+    values = settings(found)
+    assert values["training.micro_batch"] == "2"
+    assert values["training.recompute"] == "none"
+    assert values["layout.zero"] == "2"
+    assert "training.sequence" not in values
+
+
+def test_a_script_starts_a_program_beside_it(run_command: Run) -> None:
+    files = {"run.py": PLAIN, "zero.json": ZERO}
+    script = "pip install trl\ntorchrun --nproc_per_node 8 run.py{}\npython eval.py --tasks x\n"
+    done = run_command("import", "go.sh", files={"go.sh": script.format(""), **files})
+    assert done.code == 0
+    assert "micro_batch   = 2" in done.out
+    assert "devices = 8  # --nproc_per_node" in done.out
+    more = script.format(" --batch-size 5")
+    done = run_command("import", "go.sh", files={"go.sh": more, **files})
+    assert "micro_batch   = 5" in done.out
+    other = script.format(" --size 5")
+    done = run_command("import", "go.sh", files={"go.sh": other, **files})
+    assert done.code == 2
+    assert "`run.py`: it declares no option `--size`, which the command gives" in done.err
+
+
+def test_an_error_of_a_program_stands_there(run_command: Run) -> None:
+    files = {"run.py": PLAIN.replace("Trainer(model", "Trainer(optimizers=x, model")}
+    done = run_command("check", "go.sh", files={"go.sh": "torchrun run.py\n", **files})
+    assert "`optimizers` of `Trainer` is not read" in done.out
+    assert "run.py:12" in done.out

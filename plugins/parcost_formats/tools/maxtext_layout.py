@@ -95,6 +95,7 @@ def _shards(
         for degree in degrees.values():
             product *= degree
         why = f"{version}: the product of the axes of one slice"
+        why += "".join(f"; `{one}` is -1, so several slices may run" for one in beyond)
         found.assume("cluster", "devices", digits(product), why)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.file_importer import BY_HAND, error_at
+from parcost_formats.tools.finetuning.python_script import is_program
 from parcost_formats.tools.needs import NEEDS
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.script_files import read_script_file
@@ -76,6 +77,11 @@ class UnreadTools(Importer):
             if "://" not in path
             and script.start_from(call.written, call.folder).find_written(path) is None
         ]
+        for one in launches(script):
+            near = script.start_from(one.written, one.folder).neighbor(neighbor)
+            program = near(one.name) if one.kind == "script" else None
+            if program is not None and is_program(program):
+                texts[one.name] = program
         texts |= dict.fromkeys([*(one.text for one in script.lacking), *lacking, *named], "")
         return [ImportFile(path, text) for path, text in texts.items()]
 

@@ -24,7 +24,11 @@ from parcost_formats.tools.finetuning.job_keys import (
 from parcost_formats.tools.finetuning.llamafactory_v1 import read_llamafactory_v1
 from parcost_formats.tools.finetuning.nemo_rl import read_nemo_rl
 from parcost_formats.tools.finetuning.openrlhf import read_openrlhf
-from parcost_formats.tools.finetuning.python_script import read_python_job
+from parcost_formats.tools.finetuning.python_script import (
+    find_started_job,
+    is_program,
+    read_python_job,
+)
 from parcost_formats.tools.finetuning.readers import (
     read_axolotl,
     read_llamafactory,
@@ -83,7 +87,7 @@ class TuningTool(IncompleteJobImporter):
                 or any(sign in text for sign in signs.get("values", ()))
             ) and keys.isdisjoint(signs.get("other_keys", ()))
         if name.endswith(".py") and "python" in self._table:
-            return all(re.search(sign, text) for sign in self._table["python"]["signs"])
+            return is_program(text)
         if name.endswith(_NO_COMMANDS):
             return False
         return any(re.search(sign, text) for sign in signs.get("commands", ())) and not any(
@@ -97,8 +101,7 @@ class TuningTool(IncompleteJobImporter):
             message = f"{self.title}: the settings of a Python file are not read"
             help = f"import the command that starts `{file.name}`, or {BY_HAND}"
             raise FileError(message, help=help)
-        read = read_python_job(file) if is_script else read_job(file, self._table)
-        job = self._with_strange_keys(read)
+        job = self._with_strange_keys(read_python_job(file) if is_script else self._read(file))
         lacking = list(find_unsupported(job.entries, self._table, whole=not job.problems))
         problems = lacking or [*self._doubts(job), *job.problems]
         if problems:
@@ -109,6 +112,12 @@ class TuningTool(IncompleteJobImporter):
         if reader is None:
             raise reject_trainer(job, self.title)
         return _name_files(_mark_assumed(reader(file, job), job.assumed), job.entries)
+
+    def _read(self, file: ImportFile) -> JobKeys:
+        """Return the keys of a configuration or of a script."""
+        is_shell = "python" in self._table and not file.name.endswith(CONFIGURATIONS)
+        started = find_started_job(file, self._table) if is_shell else None
+        return started or read_job(file, self._table)
 
     def _with_strange_keys(self, job: JobKeys) -> JobKeys:
         """Return the job; unread keys that the tool does not have are added to its entries.

@@ -145,8 +145,13 @@ def is_launch(launch: ScriptLaunch, rules: Mapping[str, Any]) -> bool:
         return False
     if any(fnmatchcase(launch.name, form) for form in signs.get("programs", ())):
         return True
+    return has_keys(launch, rules)
+
+
+def has_keys(launch: ScriptLaunch, rules: Mapping[str, Any]) -> bool:
+    """Return whether the arguments of a command are keys that identify this tool."""
     keys = {key for word in launch.arguments if (key := _key_of(word.text))}
-    return any(keys.issuperset(group) for group in signs.get("arguments", ()))
+    return any(keys.issuperset(group) for group in rules["recognized"].get("arguments", ()))
 
 
 def _key_of(text: str) -> str:
@@ -253,7 +258,7 @@ class _Command:
         ):
             self._add_configuration(values[0])
         else:
-            plain = [_plain(one.text) for one in values]
+            plain = [plain_value(one.text) for one in values]
             value = True if not plain else plain[0] if len(plain) == 1 else plain
             end = values[-1].end if values else self.place.end
             self.entries[key] = JsonEntry(value, self.place.start, end)
@@ -325,10 +330,10 @@ def _add_file(command: _Command, word: ShellField) -> None:
             command.assumed[key] = why
 
 
-def _plain(text: str) -> Any:
+def plain_value(text: str) -> Any:
     """Return a word of the command line as a YAML value.
 
-    >>> _plain("4096"), _plain("True"), _plain("full"), _plain("1e-5")
+    >>> plain_value("4096"), plain_value("True"), plain_value("full"), plain_value("1e-5")
     (4096, True, 'full', '1e-5')
     """
     if len(text) > 60 or "\n" in text:

@@ -1,18 +1,23 @@
-"""Python scripts with TRL's ``SFTTrainer``: the settings that its objects are made with.
+"""Python scripts with TRL's ``SFTTrainer`` or transformers' ``Trainer``: what they are made with.
 
 The script is interpreted but not run. The arguments of ``SFTConfig`` are the keys of a job. Those
-of ``LoraConfig`` and ``BitsAndBytesConfig`` become keys of TRL's command line.
+of ``LoraConfig`` and ``BitsAndBytesConfig`` become keys of TRL's command line. A command that
+starts the script gives the values of its options.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from parcost import ImportFile, ImportProblem
+from attrs import evolve
+
+from parcost import ImportFile, ImportProblem, PlaceBeside
+from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.finetuning.engine_files import KIND
-from parcost_formats.tools.finetuning.job_keys import JobKeys
+from parcost_formats.tools.finetuning.job_keys import JobKeys, has_keys, plain_value
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.python_code import (
     BUILTINS,
@@ -29,11 +34,14 @@ from parcost_formats.tools.python_values import (
     PythonText,
     PythonTextError,
 )
+from parcost_formats.tools.shell.launches import ScriptLaunch, launches
+from parcost_formats.tools.shell.script_files import read_script_file, several_commands
+from parcost_formats.tools.shell.scripts import Script
 from parcost_formats.tools.shell.values import ShellField
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.unsupported import PROGRAM
 
-_TRAINER, _ARGUMENTS = "SFTTrainer", ("SFTConfig", "TrainingArguments")
+_TRAINERS, _ARGUMENTS = ("SFTTrainer", "Trainer"), ("SFTConfig", "TrainingArguments")
 _OPTIONS = "options"
 _PARSED = ("parse_args", "parse_known_args")
 _LOAD = ".from_pretrained"
@@ -80,7 +88,7 @@ class _Library(CodeLibrary):
             for name, one in zip(names, call.arguments, strict=False):
                 cells.setdefault(name, Cell(one, call.node, name))
             made = Entity(kind, call.node, cells)
-            if kind != _TRAINER:
+            if kind not in _TRAINERS:
                 return made
             self._used = dict(_objects(made))
             made = _copy(made, {})
@@ -177,30 +185,104 @@ def _is_model(value: Any) -> bool:
     return isinstance(value, Entity) and value.kind.endswith(_LOAD) and "Model" in value.kind
 
 
-def read_python_job(file: ImportFile) -> JobKeys:
-    """Return the keys of a script with an ``SFTTrainer``.
+def is_program(text: str) -> bool:
+    """Return whether a Python text makes a trainer whose settings are read."""
+    return all(re.search(sign, text) for sign in table("trl")["python"]["signs"])
+
+
+def find_started_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | None:
+    """Return the job of the Python program that a script starts, None if it starts none.
+
+    The program is in the folder of the script. One that takes the model or the batches from its
+    command is read by the command, with the table *rules*.
+
+    Raises:
+        FileError: The program is not followed, or the script starts several.
+    """
+    script = read_script_file(file)
+    found: dict[tuple[str, ...], tuple[ScriptLaunch, ImportFile]] = {}
+    for launch in launches(script):
+        near = script.start_from(launch.written, launch.folder).neighbor(file.neighbor)
+        text = near(launch.name) if launch.kind == "script" else None
+        if text is not None and is_program(text) and not has_keys(launch, rules):
+            words = (launch.name, *(word.text for word in launch.arguments))
+            found[words] = launch, evolve(file, name=launch.name, text=text)
+    if len(found) > 1:
+        places = [launch.program for launch, _ in found.values()]
+        raise several_commands(file, places, "programs with a trainer")
+    return read_started_job(script, *next(iter(found.values()))) if found else None
+
+
+def read_started_job(script: Script, launch: ScriptLaunch, program: ImportFile) -> JobKeys:
+    """Return the keys of the *program* that a command of a script starts.
+
+    Raises:
+        FileError: The program makes no trainer that can be followed, or has no option of the
+            command.
+    """
+    given: dict[str, ShellField] = {}
+    for place, word in enumerate(launch.arguments):
+        following = launch.arguments[place + 1 : place + 2]
+        if word.text.startswith("--"):
+            name, equals, value = word.text.lstrip("-").replace("-", "_").partition("=")
+            own = word._replace(text=value if equals else "True")
+            valued = not equals and following and not following[0].text.startswith("--")
+            given[name] = following[0] if valued else own
+    try:
+        job = read_python_job(program, given)
+    except PythonTextError as error:
+        raise error_at(launch.program, f"`{launch.name}`: {error}", error.help) from None
+    start, end = launch.program.start, launch.program.end
+    entries = {
+        key: JsonEntry(one.value, start, end, PlaceBeside(program.name, one.start, one.end))
+        for key, one in job.entries.items()
+    }
+    problems = [
+        evolve(one, start=start, end=end, beside=PlaceBeside(program.name, one.start, one.end))
+        for one in job.problems
+    ]
+    return evolve(
+        job,
+        entries=entries,
+        unread={k: w._replace(start=start, end=end) for k, w in job.unread.items()},
+        problems=problems,
+        launcher=launch.launcher,
+        environment=script.environment_of(launch.environment),
+        script=script,
+    )
+
+
+def read_python_job(file: ImportFile, given: Mapping[str, ShellField] | None = None) -> JobKeys:
+    """Return the keys of a script with a trainer; *given* are values of options of its command.
 
     Raises:
         PythonTextError: The script makes no trainer that can be followed, or several.
     """
     python = PythonText(file.text)
-    options = option_defaults(python.tree) or {}
+    options = {**(option_defaults(python.tree) or {})}
+    for name, word in (given or {}).items():
+        if name not in options:
+            message = f"it declares no option `--{name}`, which the command gives"
+            raise PythonTextError(message, 0, 1)
+        options[name] = UnreadValue(word.unread) if word.unread else plain_value(word.text)
     library = _Library(options)
     follower = Follower(python.tree, library, {"__name__": "__main__"})
     follower.run_file(python.tree, lambda _: False)
     if len(library.trainers) != 1:
         at = python.place(library.trainers[1].node)[0] if library.trainers else 0
         count = f"{len(library.trainers)} trainers" if library.trainers else "no trainer"
-        message = f"the script makes {count} of `{_TRAINER}` that can be followed: one is expected"
+        kinds = dict.fromkeys(one.kind for one in library.trainers)
+        names = "` or `".join(kinds or _TRAINERS)
+        message = f"the script makes {count} of `{names}` that can be followed: one is expected"
         raise PythonTextError(message, at, at + 1)
-    return _Keys(python, library).job(library.trainers[0])
+    return _Keys(python, library, given or {}).job(library.trainers[0])
 
 
 class _Keys:
     """Collects the keys of a job from a trainer."""
 
-    def __init__(self, python: PythonText, library: _Library) -> None:
-        self._python, self._library = python, library
+    def __init__(self, python: PythonText, library: _Library, given: Collection[str] = ()) -> None:
+        self._python, self._library, self._given = python, library, given
         self._rules = table("trl")["python"]
         self.entries: dict[str, JsonEntry] = {}
         self.unread: dict[str, ShellField] = {}
@@ -209,7 +291,9 @@ class _Keys:
 
     def job(self, trainer: Entity) -> JobKeys:
         """Return the keys of the job of a trainer."""
-        self.entries[PROGRAM] = JsonEntry("trl sft", *self._python.place(trainer.node))
+        is_trl = trainer.kind == _TRAINERS[0]
+        program = "trl sft" if is_trl else trainer.kind
+        self.entries[PROGRAM] = JsonEntry(program, *self._python.place(trainer.node))
         late = self._library.late_changes()
         for node, why in (*self._library.doubts, *_frozen(self._python.tree), *late):
             self._problem(node, why)
@@ -223,7 +307,7 @@ class _Keys:
             if key in self._rules["trainer_keys"] and key not in self.entries:
                 self._add(key, cell)
             elif key not in self._rules["trainer_ignored"]:
-                self._problem(cell.node, f"`{key}` of `{_TRAINER}` is not read")
+                self._problem(cell.node, f"`{key}` of `{trainer.kind}` is not read")
         return JobKeys(
             entries=self.entries, unread=self.unread, assumed=self.assumed, problems=self.problems
         )
@@ -246,7 +330,7 @@ class _Keys:
         elif value is not None:
             plain = value.name if isinstance(value, DottedName) else value
             self.entries[key] = JsonEntry(plain, start, end)
-            if option := _option_of(node, self._library.options):
+            if (option := _option_of(node, self._library.options)) and option not in self._given:
                 self.assumed[key] = f"`{option}` has this default in the file"
 
     def _arguments(self, cell: Cell | None, trainer: Entity) -> None:
@@ -256,7 +340,7 @@ class _Keys:
         given = cell.value
         if not isinstance(given, Entity) or given.kind not in _ARGUMENTS:
             why = given.why if isinstance(given, UnreadValue) else "they are made by other code"
-            self._problem(cell.node, f"the arguments of `{_TRAINER}` are not followed: {why}")
+            self._problem(cell.node, f"the arguments of `{trainer.kind}` are not followed: {why}")
             return
         for key, one in given.cells.items():
             if key == "":
@@ -283,7 +367,7 @@ class _Keys:
         else:
             why = given.why if isinstance(given, UnreadValue) else "it is made by other code"
             node = trainer.node if cell is None else cell.node
-            self._problem(node, f"the model of `{_TRAINER}` is not followed: {why}")
+            self._problem(node, f"the model of `{trainer.kind}` is not followed: {why}")
 
     def _load(self, key: str, cell: Cell) -> None:
         """Add an argument of ``from_pretrained``."""

@@ -118,10 +118,12 @@ def slime_job(draft: Draft, options: Mapping[str, Option]) -> ToolJob | None:
     if len(found) < int(settings["least"]):
         return None
     loss = options.get("loss_type")
-    if loss is None or loss.text != "sft_loss" or "debug_train_only" not in options:
+    if loss is None or loss.text != "sft_loss":
         draft.problem(found[0], str(settings["why"]), unsupported_help("rollout"))
         return None
     job = ToolJob("slime")
+    if "debug_train_only" not in options:
+        job.left.append((loss, str(settings["idle"])))
     for option in options.values():
         job.add(option)
     devices = (options.get(f"actor_num_{one}") for one in ("nodes", "gpus_per_node"))
