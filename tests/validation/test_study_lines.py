@@ -21,6 +21,7 @@ GATED = {"model__gated": True}
 EXPERTS = {"model__experts": 8, "model__topk": 2, "model__expert_ffn": 512}
 LEARNED = {**EXPERTS, "extra": {"router_force_balance": False}}
 TITAN = {"source": "pytorch/torchtitan", "year": 2026}
+TRAINER = {"source": "HF Trainer", "year": 2026}
 BRIDGE = {"source": "NVIDIA-NeMo/Megatron-Bridge", "year": 2026}
 SHARDED = {**BRIDGE, "parallel__sequence_parallel": True}
 MODERN = {"source": "Megatron-LM", "year": 2025}
@@ -48,6 +49,12 @@ def sharding_lines(text: str, **more: Any) -> dict[str, Any]:
 
 #: Changes of a row, an attribute of its study, and its value or None where there is no line.
 LINES: list[tuple[dict[str, Any], str, str | None]] = [
+    # --- gradients of Accelerate's FSDP: 2 bytes, also where whole ones wait for a reduction
+    (sharding_lines("FSDP", **TRAINER), "precision.reduction", "2 B"),
+    (sharding_lines("FSDP", **TRAINER), "precision.whole_gradients", "2 B"),
+    (sharding_lines("DDP", **TRAINER), "precision.whole_gradients", None),
+    (sharding_lines("FSDP", **TRAINER, precision_class="fp8"), "precision.whole_gradients", None),
+    (sharding_lines("FSDP", **TITAN), "precision.whole_gradients", None),
     # --- the model
     ({"model__vocab": 999_999}, "model.vocabulary", "999999"),
     ({"model__vocab": 1_000_000}, "model.vocabulary", "1_000_000"),

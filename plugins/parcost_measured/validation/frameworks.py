@@ -29,9 +29,11 @@ class Profile:
     *sharding* is a pattern for the row's sharded state and source, tried before *pattern*; a
     profile holds for sources up to *latest*. *deals* says that the framework has a rule for layer
     counts that do not divide by the stages. With *sharded_master*, the shard of a parameter is its
-    fp32 master. With *writes_scores*, attention is not fused; without *sequence_parallel*, every
-    tensor-parallel rank repeats the norms. With *splits_products*, its recipes run products and
-    tensor-parallel collectives in chunks. Its benchmarks set *gradient_check*.
+    fp32 master. With *short_messages*, FSDP reduces gradients in the type of products, and keeps
+    them in it up to the last of several micro-batches. With *writes_scores*, attention is not
+    fused; without *sequence_parallel*, every tensor-parallel rank repeats the norms. With
+    *splits_products*, its recipes run products and tensor-parallel collectives in chunks. Its
+    benchmarks set *gradient_check*.
     """
 
     framework: str
@@ -43,6 +45,7 @@ class Profile:
     vocabulary_multiple: int = 1
     dropout: bool = False
     sharded_master: bool = False
+    short_messages: bool = False
     splits_products: bool = False
     gradient_check: bool | None = None
     writes_scores: bool = False

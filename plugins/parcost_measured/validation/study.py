@@ -847,12 +847,15 @@ def _recipe(facts: Facts, assumptions: list[str]) -> Iterator[str]:
     found = facts.recipe
     if found.assumed:
         assumptions.append(found.assumed)
-    values = [(name, f"{found.state}.{name}") for name in _STATE] if found.state else []
+    values = {name: f"{found.state}.{name}" for name in _STATE} if found.state else {}
     if found.attention:
-        values.append(("narrow_attention", "on"))
+        values["narrow_attention"] = "on"
+    if facts.profile.short_messages and facts.is_fsdp and facts.row.numbers in ("bf16", "fp16"):
+        assumptions.append(f"FSDP of {facts.profile.title} reduces gradients in 16 bits")
+        values |= {"reduction": "2 B", "whole_gradients": "2 B"}
     if not values:
         return
-    yield from ("", *block_lines(f"precision recipe extends {found.name}", values))
+    yield from ("", *block_lines(f"precision recipe extends {found.name}", list(values.items())))
 
 
 def _comment(text: str) -> str:
