@@ -30,11 +30,6 @@ class HardwareEntry:
         """The fabric of the catalogue whose nodes hold the device."""
         return block_name(_fabric(self.device))
 
-    @property
-    def level(self) -> str:
-        """The level of this fabric inside of the network: a server, or an NVLink domain."""
-        return block_name(_fabric(self.device).levels[-2])
-
 
 #: The first whose pattern is found counts.
 ENTRIES = tuple(HardwareEntry(*row) for row in DEVICES.items())
@@ -82,11 +77,26 @@ def device_names() -> str:
 JEAN_ZAY: Mapping[str, str] = {"dgx_a100": "jean_zay", "dgx_v100": "jean_zay_v100"}
 
 
+#: Nodes of up to four superchips, by the fabric of a rack whose switches join all of them.
+NODES: Mapping[str, tuple[str, int]] = {"gh200_nvl32": ("gh200_quad", 4)}
+
+
 def fabric_of(hardware: Hardware, entry: HardwareEntry) -> str:
-    """Return the fabric of the catalogue for a row, by its cluster and its device."""
+    """Return the fabric of the catalogue for a row, by its cluster, its nodes and its device."""
     if re.search(r"Jean Zay", hardware.internode or "", re.IGNORECASE):
         return JEAN_ZAY.get(entry.fabric, entry.fabric)
+    node, size = NODES.get(entry.fabric, ("", 0))
+    rack = re.search(r"NVL ?\d|domain|switch", f"{hardware.gpu} {hardware.intranode}", re.IGNORECASE)
+    if not rack and 1 <= (hardware.gpus_per_node or 0) <= size:
+        return node
     return entry.fabric
+
+
+@cache
+def inner_level(fabric: str) -> str:
+    """Return the level of a fabric inside of the network: a server, or an NVLink domain."""
+    (scenario,) = load_text(f"use catalog.fabrics.{fabric}\n")
+    return block_name(scenario.first.all(Fabric)[0].levels[-2])
 
 
 @frozen

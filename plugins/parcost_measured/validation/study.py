@@ -29,6 +29,7 @@ from parcost_measured.validation.hardware import (
     domain_of,
     entry_of,
     fabric_of,
+    inner_level,
     network_of,
 )
 from parcost_measured.validation.names import ATTENTION_KERNELS, SCHEDULES
@@ -47,6 +48,11 @@ class Assumption:
 
 
 Value: TypeAlias = str | Assumption | None
+
+
+#: How sources write a stage of ZeRO, and data parallelism that shards nothing; in lower case.
+_STAGE_TEXT = r"(?:zero|stage)[ -]*(?:stage )?"
+_REPLICAS = r"^(?!.*(?:shard|zero)).*(?:\bd?dp\b|data[ -]parallel|\breplicated\b)"
 
 
 @frozen(eq=False, slots=False)
@@ -109,7 +115,7 @@ class Facts:
     @property
     def is_fsdp(self) -> bool:
         """Whether parameters are sharded layer by layer."""
-        return "fsdp" in self.sharding or "zero-3" in self.sharding or "stage 3" in self.sharding
+        return re.search(rf"fsdp|{_STAGE_TEXT}3", self.sharding) is not None
 
     @property
     def is_gated(self) -> bool:
@@ -199,11 +205,11 @@ def _zero(facts: Facts) -> Value:
     text = facts.sharding
     if facts.is_fsdp or "shard_grad_op" in text:
         return "3"
-    if printed := re.search(r"(?:zero|stage)[ -]*(?:stage )?(\d)", text):
+    if printed := re.search(rf"{_STAGE_TEXT}(\d)", text):
         return printed[1]
     if "distributed optimizer" in text:
         return "1"
-    if text.startswith("none"):
+    if text.startswith("none") or re.search(_REPLICAS, text):
         return "0"
     if not text:
         return Assumption("0", "nothing is sharded: the row does not say")
@@ -811,9 +817,9 @@ def write(row: RunRow) -> StudyText:
 
 def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
     """Yield the lines of a fabric block for the row, if it differs from the catalogue's."""
-    hardware, entry = facts.row.hardware, facts.entry
-    size = domain_of(hardware) or (hardware.gpus_per_node if entry.level == "node" else None)
-    if entry.level == "domain" and lacks_links_between_nodes(facts.row):
+    hardware, inside = facts.row.hardware, inner_level(facts.fabric)
+    size = domain_of(hardware) or (hardware.gpus_per_node if inside == "node" else None)
+    if inside == "domain" and lacks_links_between_nodes(facts.row):
         size = hardware.gpus_per_node
         assumptions.append("NCCL 2.25.1 of the container has no NVLink between nodes")
     network = facts.network
@@ -824,7 +830,7 @@ def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
             return
     inner: list[str] = []
     if size is not None:
-        inner += block_lines(f"level {entry.level}", [("size", f"{size} devices")])
+        inner += block_lines(f"level {inside}", [("size", f"{size} devices")])
     if network is not None:
         values = [("bandwidth", f"{network.gbps:g} Gbps per_direction")]
         if network.ports != hardware.gpus_per_node:
