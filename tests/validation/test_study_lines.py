@@ -392,6 +392,25 @@ def test_a_fabric_of_the_rows_own(changes: dict[str, Any], expected: list[str], 
     assert fabric == ("site" if expected else "dgx_a100")
 
 
+@try_each(
+    "size, links, gpu, fabric",
+    [
+        (4, "NVLink 4", "GH200 96GB", "gh200_quad"),
+        (1, None, "GH200", "gh200_quad"),
+        (None, None, "GH200", "gh200_nvl32"),
+        (8, "NVLink 4", "GH200", "gh200_nvl32"),
+        (1, "NVLink switches", "GH200", "gh200_nvl32"),
+        (4, "NVLink 4", "GH200 NVL32", "gh200_nvl32"),
+    ],
+)
+def test_superchips_in_nodes_of_four_have_no_switches(
+    size: int | None, links: str | None, gpu: str, fabric: str, row: Make
+) -> None:
+    values = {"gpu": gpu, "gpus": 16, "gpus_per_node": size, "intranode": links}
+    written = write(row(**{f"hardware__{name}": value for name, value in values.items()}))
+    assert f"use catalog.fabrics.{fabric}\n" in written.text
+
+
 @try_each("gpus, nodes, assumed", [(8, 8, False), (9, 8, True), (16, 8, True), (16, None, True)])
 def test_a_network_is_assumed_between_nodes_alone(
     gpus: int, nodes: int | None, assumed: bool, row: Make

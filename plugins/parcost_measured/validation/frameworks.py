@@ -29,8 +29,8 @@ class Profile:
     *sharding* is a pattern for the row's sharded state and source, tried before *pattern*; a
     profile holds for sources up to *latest*. *deals* says that the framework has a rule for layer
     counts that do not divide by the stages. With *sharded_master*, the shard of a parameter is its
-    fp32 master. With *short_messages*, FSDP reduces gradients in the type of products, and keeps
-    them in it up to the last of several micro-batches. With *writes_scores*, attention is not
+    fp32 master. With *short_messages*, FSDP reduces gradients in the type of products. It also
+    keeps them in it up to the last of several micro-batches. With *writes_scores*, attention is not
     fused; without *sequence_parallel*, every tensor-parallel rank repeats the norms. With
     *splits_products*, its recipes run products and tensor-parallel collectives in chunks. Its
     benchmarks set *gradient_check*.

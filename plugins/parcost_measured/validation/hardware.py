@@ -86,7 +86,9 @@ def fabric_of(hardware: Hardware, entry: HardwareEntry) -> str:
     if re.search(r"Jean Zay", hardware.internode or "", re.IGNORECASE):
         return JEAN_ZAY.get(entry.fabric, entry.fabric)
     node, size = NODES.get(entry.fabric, ("", 0))
-    rack = re.search(r"NVL ?\d|domain|switch", f"{hardware.gpu} {hardware.intranode}", re.IGNORECASE)
+    rack = re.search(
+        r"NVL ?\d|domain|switch", f"{hardware.gpu} {hardware.intranode}", re.IGNORECASE
+    )
     if not rack and 1 <= (hardware.gpus_per_node or 0) <= size:
         return node
     return entry.fabric
