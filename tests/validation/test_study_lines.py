@@ -246,6 +246,15 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"extra": {"activation_cpu_offload": True}}, "offload.activations", "100 %"),
     ({"extra": {"activation_cpu_offload": False}}, "offload.activations", None),
     ({"extra": {"optimizer_cpu_offload": True}}, "offload.optimizer", "100 %"),
+    (sharding_lines("ZeRO-2 with CPU offload"), "offload.optimizer", "100 %"),
+    (sharding_lines("ZeRO-2 with CPU offload"), "offload.parameters", None),
+    (sharding_lines("ZeRO-3, full offload"), "offload.optimizer", "100 %"),
+    (sharding_lines("ZeRO-3, full offload"), "offload.host_memory_bandwidth", "51 GB/s"),
+    (sharding_lines("ZeRO-3"), "offload.host_memory_bandwidth", None),
+    (sharding_lines("ZeRO-3, full offload"), "offload.parameters", "100 %"),
+    (sharding_lines("FSDP2 with CPU offload"), "offload.parameters", "100 %"),
+    (sharding_lines("ZeRO-3 without offload"), "offload.optimizer", None),
+    (sharding_lines("FSDP, activation offload"), "offload.parameters", None),
     # --- stages in Megatron's letters
     (
         {**stage_values(2, 2, 13), "extra": {"pp_layout": "Et*3|(t*4|)*2ttL"}},

@@ -592,8 +592,31 @@ def _fused_kernels(facts: Facts) -> list[tuple[str, str]]:
     return [(name, "fused") for name in ("norm", "activation", "rotary")]
 
 
+#: Words beside a stage of ZeRO that put a state on the host; in lower case.
+_OFFLOADED = r"^(?!.*(?:no|without)[ -](?:cpu[ -])?offload|.*activation).*(?:offload|infinity)"
+_WITH_PARAMETERS = r"fsdp|full|param|infinity"
+
+
 def _offloaded_optimizer(facts: Facts) -> Value:
-    return "100 %" if facts.row.extra.get("optimizer_cpu_offload") is True else None
+    if facts.row.extra.get("optimizer_cpu_offload") is True:
+        return "100 %"
+    if re.search(_OFFLOADED, facts.sharding):
+        return Assumption("100 %", f"the optimizer is on the host: `{facts.sharding}`")
+    return None
+
+
+def _offloaded_parameters(facts: Facts) -> Value:
+    """Return whether parameters are on the host: FSDP moves both, DeepSpeed by a key for each."""
+    if re.search(_OFFLOADED, facts.sharding) and re.search(_WITH_PARAMETERS, facts.sharding):
+        return Assumption("100 %", f"the parameters are on the host: `{facts.sharding}`")
+    return None
+
+
+def _host_memory(facts: Facts) -> Value:
+    """Return the memory bandwidth of the host for a device, which no row says."""
+    if _offloaded_optimizer(facts) is None:
+        return None
+    return Assumption("51 GB/s", "sixteen channels of DDR4-3200 for eight devices, as a DGX A100")
 
 
 def _offload(facts: Facts) -> Value:
@@ -731,6 +754,8 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("routing", "dispatcher", _dispatcher),
     StudyAttribute("routing", "hide", _hidden_exchange),
     StudyAttribute("offload", "optimizer", _offloaded_optimizer),
+    StudyAttribute("offload", "parameters", _offloaded_parameters),
+    StudyAttribute("offload", "host_memory_bandwidth", _host_memory),
     StudyAttribute("offload", "activations", _offload),
 )
 
