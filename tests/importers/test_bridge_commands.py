@@ -271,7 +271,7 @@ def test_a_mode_that_contradicts_the_recipe(recipe: str, mode: str, help: str) -
         ("--tp $T", "`layout.tp`: `--tp`: `T` is not set in the file"),
         ("--mode lora", "LoRA of this kind of job is not read yet"),
         ("--deterministic", "--deterministic"),
-        ("--config-file ov.yaml", "evaluate `ov.yaml` with --recipe NAME"),
+        ("--config-file ov.yaml", "`ov.yaml` changes the recipe: it is not beside the script"),
         ("mixed_precision=bf16_with_fp8_current_scaling_mixed", "precisions.fp8_current"),
         ("mixed_precision=fp16_mixedd", "`fp16_mixedd` is not a recipe of mixed precision"),
         ("4096", "it is no override, section.key=value, and no value of a flag"),
@@ -283,3 +283,15 @@ def test_words_of_the_generic_script_are_read_or_listed(
     text = LAUNCHES["torchrun"].format(flags)
     done = run_command("import", "go.sh", files={"go.sh": text})
     assert message in " ".join((done.out + done.err).split())
+
+
+def test_a_file_of_overrides_is_read_with_the_command(run_command: Run) -> None:
+    """The command replaces what the file sets, and the file what the recipe sets."""
+    text = LAUNCHES["torchrun"].format("--config-file conf/ov.yaml train.micro_batch_size=1")
+    more = "model: {tensor_model_parallel_size: 2}\ntrain: {micro_batch_size: 2}\n"
+    more += "base: {size: 96}\ndataset: {sequence_length: 4096}\n"
+    files = {"go.sh": text, "conf/ov.yaml": f"{more}train.global_batch_size: 96\n"}
+    done = run_command("import", "go.sh", files=files)
+    assert "tp                = 2  # model.tensor_model_parallel_size" in done.out
+    assert "micro_batch  = 1  # train.micro_batch_size" in done.out
+    assert "global_batch = 96 sequences" in done.out

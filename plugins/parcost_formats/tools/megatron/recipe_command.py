@@ -7,14 +7,16 @@ as ``--tp 4`` set what an override sets, and an override replaces them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attrs import evolve
 
 from parcost import ImportFile
+from parcost_formats.tools.collector import read_named_configuration
 from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.file_importer import FileError, error_at
+from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.bridge import (
     VERSION,
@@ -28,7 +30,7 @@ from parcost_formats.tools.python_code import UnreadValue
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
 from parcost_formats.tools.shell.launches import launches
 from parcost_formats.tools.shell.script_files import read_script_file, several_commands
-from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, ShellField
+from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, ShellField, list_places
 from parcost_formats.tools.tables import is_listed, table
 from parcost_formats.tools.unsupported import unsupported_help, unsupported_message
 from parcost_formats.tools.yaml_text import read_value
@@ -105,6 +107,8 @@ def read_recipe_command(file: ImportFile) -> RecipeCommand:
         why = f"`--recipe {named.text}`: {named.unread}" if named else "it names no recipe"
         help = " | ".join(named.answers) if named else "add --recipe NAME"
         raise error_at(named or launch.program, why, help)
+    if (other := flags.get("config_file")) is not None:
+        entries = {**_file_entries(other.word, script, file.neighbor), **entries}
     recipe = read_sections(entries, named.text, names)
     recipe.devices = None  # those of the launcher
     if named.text not in library_recipes():
@@ -125,6 +129,24 @@ def read_recipe_command(file: ImportFile) -> RecipeCommand:
     }
     launcher = {**read_launcher(launch.launcher), **counts}
     return RecipeCommand(recipe, CommandLine({}, launcher, (), (), (), script))
+
+
+def _file_entries(
+    word: ShellField, script: Script, neighbor: Callable[[str], str | None]
+) -> Mapping[str, JsonEntry]:
+    """Return the overrides in the YAML file that *word* names, which those of the command replace.
+
+    Raises:
+        FileError: The file is not there, or is no YAML.
+    """
+    near = script.neighbor(neighbor)
+    texts = (near(place) for place in list_places(word.text, script) if not word.unread)
+    text = next((one for one in texts if one is not None), None)
+    if text is None:
+        why = word.unread or "it is not beside the script"
+        raise error_at(word, f"`{word.text}` changes the recipe: {why}", "put it there")
+    found = resolve(read_named_configuration(word.text, text, word))
+    return {key: JsonEntry(one.value, word.start, word.end) for key, one in found.items()}
 
 
 def _programs(script: Script) -> Sequence[_Started]:
@@ -161,8 +183,7 @@ def _read_flag(recipe: BridgeRecipe, name: str, flag: _Flag) -> None:
     if adapts and not (recipe.adapters and text in _READ):
         recipe.errors.append((option, unsupported_message("lora"), unsupported_help("lora")))
     elif name == "config_file":
-        message = f"`{option.text}` changes the recipe, and is not read with the command"
-        recipe.errors.append((option, message, f"evaluate `{option.text}` with --recipe NAME"))
+        recipe.ignored.append(option.evolve(assumption="its values are read"))
     elif name == "packed_sequence":
         recipe.unread.append(option.evolve(unread="packed sequences: the length is that of a pack"))
     elif name not in ("peft_scheme", *_TABLE["modes"]) and not is_listed(name, _TABLE["plain"]):
