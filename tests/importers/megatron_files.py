@@ -133,3 +133,21 @@ def figures(folder: Path, text: str, devices: int, name: str = "run.args", more:
     )
     (study,) = parcost.load_text(spec, str(folder / "job.par"))
     return study.evaluate().result
+
+
+PRIMUS = """\
+exp_name: mine
+modules:
+  pre_trainer:
+    config: pre_trainer.yaml
+    framework: megatron
+    model: small.yaml
+    overrides:
+      tensor_model_parallel_size: 2
+      micro_batch_size: 1
+      seq_length: 2048
+      recompute_granularity: full
+      recompute_method: block
+      recompute_num_layers: 0
+      lr_decay_iters: null
+"""

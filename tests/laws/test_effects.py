@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from effect_values import BESIDE, SKETCHES
+from effect_values import BESIDE
+from sketch_values import SKETCHES
 from spec_generator import Generator, Place, Spec, bases, read
 
 from parcost import SpecError
