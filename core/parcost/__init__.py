@@ -1,4 +1,4 @@
-"""parcost: what one step of distributed LLM training costs, and why.
+"""parcost: the cost of one step of distributed LLM training, and its causes.
 
     >>> import parcost
     >>> callable(parcost.load)

@@ -1,4 +1,7 @@
-"""Docstrings have plain words: sentences of twenty words at most, and no banned phrase."""
+"""Docstrings have plain words: short sentences, verbs in front, and no banned phrase.
+
+A word in asterisks is the name of a parameter: ``*what*`` is no clause that begins with "what".
+"""
 
 from __future__ import annotations
 
@@ -16,24 +19,31 @@ FOLDERS = ("core", "plugins", "grammar")
 LONGEST = 20  # words of a sentence
 BANNED = re.compile(
     r"\bSay (?:whether|where|so|how|that)\b|\b(?:whoever|(?:no|some|any|every)body)\b"
-    r"|\bwhat is wrong with\b|\btold of\b|\bspells? (?:it|them)\b",
+    r"|\btold\b|\bspells? (?:it|them)\b|\bso many\b|\bno more than\b|\bthere is none\b"
+    r"|\bof whom\b|\bthose who\b|\brefus(?:e|ed|es|al)\b|\bmend(?:s|ed)?\b|\bdoes not mind\b"
+    r"|(?<![*<])\bwhat\b(?![*>])",  # a clause in the place of a noun
     re.IGNORECASE,
 )
+#: First words of a function's docstring that are no verb.
+CLAUSES = ("Whether", "What", "Which", "How", "Why", "Where", "When", "If", "Of")
 _CODE = re.compile(r"``.*?``|`[^`]*`|:\w+:|\*\*?", re.DOTALL)
 _END = re.compile(r"(?<=[.!?;:])\s+|\n\s*\n|\n\s*[-*] |\n\s*>>>.*", re.DOTALL)
 
 
-def docstrings(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of every public docstring below *folder*."""
+def documented(folder: Path) -> Iterator[tuple[str, ast.AST, str]]:
+    """Yield the place, the node and the text of every docstring below *folder*."""
     for path in sorted(folder.rglob("*.py")):
         tree = parse_file(path)
         for node in (tree, *find_statements(tree)):
-            if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-                continue
-            name = getattr(node, "name", "")
-            text = ast.get_docstring(node)
-            if text and not name.startswith("_"):
-                yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}", text
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+                if text := ast.get_docstring(node):
+                    yield place, node, text
+
+
+def docstrings(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of every docstring below *folder*."""
+    yield from ((place, text) for place, _, text in documented(folder))
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -65,6 +75,19 @@ def test_no_phrase_is_banned(folder: str) -> None:
         f"{place}: {match[0]}"
         for place, text in docstrings(ROOT / folder)
         for match in BANNED.finditer(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_function_begins_with_a_verb(folder: str) -> None:
+    found = [
+        f"{place}: {text.splitlines()[0]}"
+        for place, node, text in documented(ROOT / folder)
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("test_")  # of contracts: their docstrings are assertions
+        and not any("property" in ast.unparse(one) for one in node.decorator_list)
+        and text.split()[0] in CLAUSES
     ]
     assert not found, "\n".join(found)
 

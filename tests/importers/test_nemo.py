@@ -657,9 +657,7 @@ def test_a_command_of_the_launcher_replaces_values_of_the_training_that_it_names
     assert "`gpt3/5b.yaml` has the other keys" in problem.message
 
 
-def test_adapters_of_nemo_are_rejected() -> None:
-    text = NEMO_2 + "peft: {_target_: nemo.collections.llm.peft.lora.LoRA, dim: 16}\n"
-    assert "adapters" in nemo(text).problems[0].message
+def test_adapters_of_nemo_1_are_rejected() -> None:
     text = NEMO_1.replace("mcore_gpt: True", "peft: {peft_scheme: lora}")
     assert "adapters" in nemo(text).problems[0].message
 

@@ -268,8 +268,8 @@ class Binder(Binding):
     ) -> tuple[Any, ...] | None:
         """Return the key under which studies share the object of *definition*; None if they cannot.
 
-        The key is the type, the label and the layers of the block, and the same of all blocks that
-        it refers to. All must come from catalogues, whose modules live as long as the loader.
+        The key has the type, the label and the layers of the block and of all blocks in its
+        references. All must come from catalogues, whose modules live as long as the loader.
         """
         if id(definition) in within:  # blocks that refer to one another
             return None

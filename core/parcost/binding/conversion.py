@@ -292,7 +292,7 @@ def _convert(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity:
 def _apply_qualifier(
     expressions: Expressions, node: s.Attribute, value: v.Quantity, scope: Scope, field: Field
 ) -> tuple[v.Quantity, str]:
-    """Return *value* scaled by its qualifier, and the qualifier ("" if there is none)."""
+    """Return *value* scaled by its qualifier, and the qualifier ("" if none exists)."""
     name = node.name.text
     said = [q.text for q in node.qualifiers]
     for qualifier in node.qualifiers:
@@ -428,7 +428,7 @@ def _unknown_qualifier(name: str, qualifier: s.Name, field: Field) -> Diagnostic
 
 
 def _worst(numbers: Sequence[float], field: Field) -> float:
-    """Return a number outside the range of *field*, or the maximum if there is none."""
+    """Return a number outside the range of *field*, or the maximum if none exists."""
     if field.whole and (broken := [number for number in numbers if number % 1]):
         return broken[0]
     low = min(numbers)

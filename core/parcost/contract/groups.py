@@ -227,7 +227,7 @@ class Communication:
 
     *bytes_* are counted as a :class:`parcost.Collective` counts them. The formulas of
     ``study.collective`` have one. A plugin that computes such a time itself adds one, so that
-    traces know what its ranks exchange: ``attrs.evolve(price, communication=Communication(...))``.
+    traces have its collective: ``attrs.evolve(price, communication=Communication(...))``.
     """
 
     operation: str

@@ -1,9 +1,9 @@
 """The hooks of parcost: functions that a plugin may implement.
 
-Each hook is named by a noun: what the plugin contributes. Every plugin's answer is used, not only
-the first, and no hook may change its arguments. The core chooses and adds up. So the order in which
-plugins are loaded never changes a result. A hook implementation names only the arguments that it
-needs. All arguments and answers may hold arrays: write arithmetic, no loops and no ``if`` on a
+Each hook has the name of the contribution of the plugin, a noun. Every plugin's answer is used, not
+only the first, and no hook may change its arguments. The core chooses and adds up. So the order in
+which plugins are loaded never changes a result. A hook implementation names only the arguments that
+it needs. All arguments and answers may hold arrays: write arithmetic, no loops and no ``if`` on a
 quantity.
 """
 
@@ -231,7 +231,7 @@ def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore
 
 @hookspec
 def missing_figures(study: Study) -> Iterable[MissingFigure]:  # type: ignore[empty-body]
-    """Figures that this study lacks, and what each one needs.
+    """Figures that this study lacks, each with its requirement.
 
     Called only where a claim or the user names a figure that is not there.
     """

@@ -281,7 +281,7 @@ class Importer(ABC):
     def explain(self, file: ImportFile) -> ImportProblem | None:  # noqa: ARG002
         """Return why no importer reads a file, if it is of a kind that this one knows.
 
-        It is requested if no importer recognizes the file, nor what it starts.
+        It is requested if no importer recognizes the file, nor a file that it starts.
         """
         return None
 
@@ -296,7 +296,7 @@ class Importer(ABC):
 
 @frozen(slots=False, eq=False)
 class ForeignSource(Source):
-    """The text of a file of another tool; a reader derives a class with what it read.
+    """The text of a file of another tool; a reader derives a class with its findings.
 
     *assumptions* are the assumed attributes, each with its value and the reason.
     """

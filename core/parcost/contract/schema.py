@@ -272,10 +272,10 @@ def block(
     its outer block, if it is nested. A labelled block's object has its label as ``.label``.
     *aliases* maps names in other tools, or in earlier versions, to attributes: ``{"vocab_size":
     "vocabulary"}``. *any_of* are groups of attributes of which rules need one, each with the help
-    to print. *example* is a block to copy, shown if a study lacks one. *used_with* says what
-    attributes need to have an effect: ``{("chunks",): "`overlap.tensor = pipelined`"}``; the key
-    ``()`` stands for all other attributes. One that is written and that no plugin reads is a
-    warning with this help.
+    to print. *example* is a block to copy, shown if a study lacks one. *used_with* has the
+    conditions for attributes to have an effect: ``{("chunks",): "`overlap.tensor = pipelined`"}``;
+    the key ``()`` stands for all other attributes. One that is written and that no plugin reads is
+    a warning with this help.
     """
 
     def make(cls: type[T]) -> type[T]:

@@ -100,7 +100,7 @@ class Schedule(ABC):
     def period(self, stages: int, chunks: int) -> int | None:  # noqa: ARG002
         """Return after how many micro-batches the order repeats itself, or None if it does not.
 
-        For so many more micro-batches, the order has one more round of ops before cool-down. It is
+        For as many micro-batches more, the order has one more round of ops before cool-down. It is
         the same otherwise. A replay computes few of the rounds.
         """
         return None
@@ -187,7 +187,7 @@ class Collective(ABC):
         return ""
 
     def remedy(self, group: Group, fabric: str) -> str:  # noqa: ARG002
-        """Return the change of a spec that lets the algorithm run, "" if there is none.
+        """Return the change of a spec that lets the algorithm run, "" if none exists.
 
         *fabric* is the name of the block of the fabric.
         """
@@ -198,7 +198,7 @@ class Collective(ABC):
         return None
 
     def cut(self, pieces: Real) -> Collective | None:  # noqa: ARG002
-        """Return the pipelined algorithm with so many *pieces*; None if it has no pieces."""
+        """Return the pipelined algorithm with a number of *pieces*; None if it has no pieces."""
         return None
 
 

@@ -1,9 +1,9 @@
 """Terms: the times and memory that plugins contribute, and the reducer adds up.
 
-A plugin gives the cost of a term and what it *may* hide under; only the reducer, which has every
-term, decides which seconds are exposed. Every ``seconds`` and ``bytes_`` may be a float or an array
-over candidates. A formula is a template, a mapping of named inputs and a source; it is rendered
-only on demand.
+A plugin gives the cost of a term and the terms that *may* hide it; only the reducer, which has
+every term, decides which seconds are exposed. Every ``seconds`` and ``bytes_`` may be a float or an
+array over candidates. A formula is a template, a mapping of named inputs and a source; it is
+rendered only on demand.
 
 Stages. A model is cut into ``stages * chunks`` *virtual stages*, 0 first. A term's ``count`` is its
 number of occurrences on each of them, per micro-batch: one number for all, a tuple with one number
@@ -276,7 +276,7 @@ class Work(StageTerm):
 
     *seconds* is one occurrence, *count* the occurrences per micro-batch and virtual stage. *pass_*:
     F forward, B gradient of the input, W gradient of the weights, R recomputed forward. *resource*
-    is what it keeps busy (``compute``, ``hbm``, or the name of a fabric level, from its link).
+    is busy during it (``compute``, ``hbm``, or the name of a fabric level, from its link).
 
     *window* None is serial. Otherwise it names the Work that this may hide under, in the same pass:
     all serial Work whose *host* has that name. An empty name is all serial Work of the forward

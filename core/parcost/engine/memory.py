@@ -8,7 +8,7 @@ it is held. At the end of backward one layer of one micro-batch is left.
 
 In the backward pass of layers, only the other micro-batches hold memory of the loss. For example, 4
 micro-batches of 2 GiB each are in flight, and the loss of each takes 3 GiB. The device holds 20 GiB
-at the loss. In the backward pass of layers it holds 8 + 9 = 17 GiB, and what is recomputed.
+at the loss. In the backward pass of layers it holds 8 + 9 = 17 GiB, and recomputed activations.
 """
 
 from __future__ import annotations
@@ -374,7 +374,7 @@ def _first_field(term: Memory, moment: Moment) -> int | None:
 def _shares(terms: Sequence[Memory]) -> tuple[Real, Real]:
     """Return the share of activations that stays on the device, and the share added to it.
 
-    Several offloading terms multiply: each takes its share of what the others leave.
+    Several offloading terms multiply: each takes its share of the rest of the others.
     """
     left: Real = 1.0
     added: Real = 0.0

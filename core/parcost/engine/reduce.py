@@ -213,7 +213,7 @@ def _negative(term: Work | Edge | Once | Memory) -> str:
 
 
 def term_problem(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
-    """Return why a term is invalid for so many devices and virtual stages, or ""."""
+    """Return why a term is invalid for a number of devices and virtual stages, or ""."""
     if isinstance(term, Edge):
         between, each = devices - 1, term.boundaries
         fits = not each or len(each) == between

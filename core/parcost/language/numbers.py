@@ -127,7 +127,7 @@ def _prefixed_units(unit: str) -> tuple[str, Mapping[str, float]]:
 
 
 def round_significant(value: float, digits: int = 4) -> str:
-    """Return *value* rounded to so many significant digits; integers keep all digits.
+    """Return *value* rounded to *digits* significant digits; integers keep all digits.
 
     >>> round_significant(1234567.0), round_significant(1234.567), round_significant(0.00123456)
     ('1,234,567', '1,235', '0.001235')

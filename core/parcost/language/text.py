@@ -45,7 +45,7 @@ class Source:
         return line, offset - self._starts[line - 1] + 1
 
     def remark(self, offset: int) -> str:  # noqa: ARG002
-        """Return a remark about the text at *offset* for diagnostics; "" if there is none."""
+        """Return a remark about the text at *offset* for diagnostics; "" if none exists."""
         return ""
 
     def line(self, number: int) -> str:

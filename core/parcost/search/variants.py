@@ -78,9 +78,10 @@ class Variants:
 
         *legal* selects the legal points of an array of *base*: other points may hold any number.
 
-        *point* has the values of axes that are not choices but differ between the points of *base*,
-        such as the stages. The points belong to ``parts``. An answer that reads such an axis does
-        not hold for all of them. *cut* returns the pipeline of a part, or None if it is unknown.
+        *point* has the values of axes that are no choices, but differ between the points of *base*:
+        the stages, for example. The points belong to ``parts``. An answer that reads such an axis
+        does not hold for all of them. *cut* returns the pipeline of a part, or None if it is
+        unknown.
         """
         self.base = base
         self.point = point

@@ -3,7 +3,7 @@
     propose(analysis, text, offset)   # [Proposal("device = ", ...), ...]
 
 A block takes attributes that it does not have yet and blocks that belong inside it; a value takes
-what its declaration allows; an import takes entries of catalogues and files beside the spec.
+words of its declaration; an import takes entries of catalogues and files beside the spec.
 """
 
 from __future__ import annotations

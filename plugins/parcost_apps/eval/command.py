@@ -104,7 +104,7 @@ def command(
     Reports go to stdout, problems to stderr. A directory stands for all .par files in it and
     below, a pattern for the files that match it. A bad file never stops the others. One study
     prints one screen, several print a line each. Results of a batch are cached; the next run
-    evaluates only what has changed.
+    evaluates only changed files.
     """
     from parcost_apps.batch.files import is_several, specs
     from parcost_apps.batch.fingerprints import Environment, Question

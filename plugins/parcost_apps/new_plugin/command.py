@@ -136,7 +136,7 @@ def _letters(name: str) -> Mapping[str, str]:
 
 
 def _owner(plugin: str) -> str:
-    """Return the object that already uses the name, "" if there is none."""
+    """Return the object that already uses the name, "" if none exists."""
     from parcost.plugins.discovery import load
     from parcost.plugins.registry import REGISTRIES
 

@@ -2,7 +2,8 @@
 
 ``GET /`` is the page. ``POST /evaluate`` answers a change with the report and the form, as parts of
 the page. ``POST /spec`` answers it with the resolved spec. ``POST /search`` answers with events:
-progress, then the best layouts. ``POST /stop`` ends the search of its page with what it has found.
+progress, then the best layouts. ``POST /stop`` ends the search of its page with the best layouts so
+far.
 
 One search runs at a time, as two would slow each other; it belongs to the page that started it.
 Other pages can neither start one meanwhile nor stop it.
@@ -67,7 +68,7 @@ class LivePage:
 
     @classmethod
     def from_subject(cls, subject: Subject, seconds: float) -> LivePage:
-        """Return the page of *subject*; each evaluation may take so many *seconds*."""
+        """Return the page of *subject*; an evaluation may take *seconds*."""
         return cls(EvaluationQueue(EvaluationProcess(subject), seconds), EvaluationProcess(subject))
 
     def end(self) -> None:

@@ -142,7 +142,7 @@ class PassLayout:
     def _fill(
         self, cost: _Cost, kind: str, stream: str, begin: float, left: float, stage: int
     ) -> float:
-        """Place *left* seconds in a stream's idle time after *begin*; return what does not fit."""
+        """Place *left* seconds in a stream's idle time after *begin*, and return the rest."""
         for start, end in self._gaps(stream, begin):
             taken = min(left, end - start)
             self._put(cost, kind, stream, start, start + taken, stage, beside=True)

@@ -5,9 +5,9 @@ read, assumed by a documented default that is listed, or asked for:
 
     spec_text    the spec of a translation, and its syntax tree with places in the file
     translation  the importer of a file, and its translation
-    subjects     what decides the cost; misspelled: keys that resemble one of the tool
+    subjects     settings that decide the cost; misspelled: keys that resemble one of the tool
     joint_job    several files of one job, joined
-    questions    what a file leaves open, and the options that answer
+    questions    settings that a file leaves open, and options that answer
     reader       all of these, as the reader of the core
 """
 

@@ -34,7 +34,7 @@ _Recognizes = Callable[[Importer, str], bool]
 
 
 class FormatCandidate(NamedTuple):
-    """A format that *has* keys of a file; *fix* is what the file lacks, "" if that is not known."""
+    """A format that *has* keys of a file; *fix* is the missing part, "" if unknown."""
 
     importer: Importer
     has: Sequence[str]

@@ -140,9 +140,9 @@ def read_job(
 
 @define(eq=False)
 class _NamedFile:
-    """A file that the user names: its place, what is read beside it, and its job or errors.
+    """A file that the user names: its place, files read beside it, and its job or errors.
 
-    *is_part* says that another file of the same importer has read it, as a command reads the
+    *is_part* is set if another file of the same importer has read it: a command reads the
     configuration that it names.
     """
 

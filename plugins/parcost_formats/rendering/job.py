@@ -56,7 +56,7 @@ def _rows(result: Result) -> Sequence[tuple[str, str]]:
 
 
 def _model(result: Result) -> str:
-    """Return the name, the size and the shape of the model, and what of it is trained."""
+    """Return the name, the size and the shape of the model, and its trained part."""
     study = result.study
     model, adapters = study[Training].model, study.get(Adapters)
     parts = [_size(f.value) for _, f in result.figures if f.name == "parameters"]
@@ -82,7 +82,7 @@ def _size(parameters: Real) -> str:
 
 
 def _layout(study: Study) -> str:
-    """Return the devices, the degrees above 1, what ZeRO shards, and the schedule."""
+    """Return the devices, the degrees above 1, the ZeRO stage, and the schedule."""
     cluster, layout, sharding = study[Cluster], study[Layout], study.get(Sharding)
     degrees = {name: getattr(layout, name) for name in _DEGREES}
     parts = [
@@ -101,7 +101,7 @@ def _layout(study: Study) -> str:
 
 
 def _training(study: Study) -> str:
-    """Return the batch, how it is divided, and what saves its memory."""
+    """Return the batch, its division, and the settings that save memory."""
     training, offload = study[Training], study.get(Offload)
     packed = ", packed" if training.documents or training.document is not None else ""
     batch, length = quantity(training.global_batch), quantity(training.sequence)

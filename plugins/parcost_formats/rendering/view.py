@@ -34,7 +34,7 @@ class View:
     hints: bool = True
 
     def kind_among(self, studies: int) -> Kind:
-        """Return the kind for one of so many *studies* of a file.
+        """Return the kind for each of a number of *studies* of a file.
 
         >>> View(kind="screen").kind_among(1), View(kind="screen").kind_among(9)
         ('screen', 'line')

@@ -90,7 +90,7 @@ def _batch(found: SettingCollector) -> None:
 
 
 def _sharding(found: SettingCollector) -> None:
-    """Read FSDP, its shard group, and what is recomputed."""
+    """Read FSDP, its shard group, and recomputation."""
     key, group = "distributed.fsdp_type", "distributed.dp_shard"
     copies = "distributed.dp_replicate"
     kind = found.word(key, table(TOOL)["strategies"])

@@ -52,7 +52,7 @@ def read_command(file: ImportFile) -> CommandKeys:
 
 
 def _start(words: Sequence[ShellField]) -> int | None:
-    """Return the index of ``litgpt`` ahead of a subcommand that trains; None if there is none."""
+    """Return the index of ``litgpt`` ahead of a subcommand that trains; None if none exists."""
     for at, word in enumerate(words[:-1]):
         if word.text.rpartition("/")[2] == "litgpt" and _TRAINS.fullmatch(words[at + 1].text):
             return at

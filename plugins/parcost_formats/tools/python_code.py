@@ -215,7 +215,7 @@ class Follower:
     def _branch(self, statement: ast.If, rest: Sequence[ast.stmt], names: dict[str, Any]) -> bool:
         """Interpret an ``if``; return whether the *rest* of the statements ran in its branches.
 
-        It does where a branch may return: what follows depends on the condition, too.
+        It does where a branch may return: the rest depends on the condition, too.
         """
         test = self._truth(self.value(statement.test, names))
         bodies = [statement.body, statement.orelse]
@@ -603,7 +603,7 @@ def _call_builtin(name: str, arguments: Sequence[Any]) -> Any:
 
 
 def _returns(body: Sequence[ast.stmt]) -> bool:
-    """Whether statements may end their function."""
+    """Return whether statements may end their function."""
     if any(isinstance(one, ast.Return) for one in body):
         return True
     own = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -612,7 +612,7 @@ def _returns(body: Sequence[ast.stmt]) -> bool:
 
 
 def _ends(body: Sequence[ast.stmt]) -> bool:
-    """Whether the last of some statements ends the function or the program."""
+    """Return whether the last of some statements ends the function or the program."""
     last = body[-1]
     call = last.value if isinstance(last, ast.Expr) else None
     is_exit = isinstance(call, ast.Call) and dotted_name(call.func) in _EXITS

@@ -66,7 +66,7 @@ def unsupported_message(part: str) -> str:
 
 
 def unsupported_help(part: str) -> str:
-    """Return the help for an unsupported feature, "" if there is none."""
+    """Return the help for an unsupported feature, "" if none exists."""
     return str(table("unsupported")["help"].get(part, ""))
 
 

@@ -139,8 +139,8 @@ def _unit(devices: Sequence[Sequence[Activity]]) -> str:
 def _phases(trace: StepTrace, end: float) -> Table:
     """Return a table of warm-up, steady state and drain of each device, in passes.
 
-    The steady state begins with the forward pass before the first backward one, and ends with the
-    backward pass after the last forward one. Without it all forward passes are warm-up, as in
+    The steady state begins with the forward pass before the first backward pass. It ends with the
+    backward pass after the last forward pass. Without it all forward passes are warm-up, as in
     GPipe.
     """
     head = ("device", "stages", "warm-up", "steady", "drain", "idle", "in flight")

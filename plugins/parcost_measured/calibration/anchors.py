@@ -67,7 +67,7 @@ def _job(paths: Sequence[str], anchors: Sequence[str], session: Session) -> Scen
 
 
 def _text(result: Result, found: Anchoring) -> str:
-    """Return the valid anchors as text of a file, "" if there are none."""
+    """Return the valid anchors as text of a file, "" if none exist."""
     from parcost.language.format import format_text
     from parcost_formats.imports.spec_text import spec_lines
 

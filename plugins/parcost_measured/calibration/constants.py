@@ -75,7 +75,7 @@ class Constant:
 class FrameworkConstant:
     """A constant of a framework measured by a microbenchmark; *rows* counts the measurements.
 
-    *low* and *high* are their minimum and maximum, and *of* names what was measured.
+    *low* and *high* are their minimum and maximum, and *of* names the measured quantity.
     """
 
     constant: Constant

@@ -45,8 +45,8 @@ def issue_constants(
 ) -> HostMeasurements:
     """Return the constants of a framework that host rows measure.
 
-    A row with `kernels` has the total time of so many kernels. The time of a graph is a fixed part
-    plus a part per kernel. The fixed part is the issue time of the host.
+    A row with `kernels` has the total time of that number of kernels. The time of a graph is a
+    fixed part plus a part per kernel. The fixed part is the issue time of the host.
     """
     read = _HostRows([kind for kind in table if "host" in kind.reads])
     for one in placed:

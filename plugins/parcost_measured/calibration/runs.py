@@ -279,8 +279,8 @@ def _reorder(
 ) -> NDArray[np.float64]:
     """Return the mesh with its axes in the order of *wanted*; a scenario orders them by itself.
 
-    The path that sets an attribute may differ from the name of its axis, except in the last part
-    (for fabric levels, the last two parts).
+    The path that sets an attribute may differ from the name of its axis. Their last parts are
+    equal; for fabric levels, the last two.
     """
     import numpy as np
 

@@ -325,7 +325,7 @@ def _select(placed: Sequence[PlacedRow], one: Condition) -> list[PlacedRow]:
 
 
 def _shipped_runs(plugins: Plugins) -> tuple[str, Path]:
-    """Return the file of runs in a catalogue, and its name in messages; raise if there is none."""
+    """Return the file of runs in a catalogue, and its name in messages; raise if none exists."""
     from parcost_measured.validation.rows import shipped_runs
 
     found = shipped_runs(plugins)

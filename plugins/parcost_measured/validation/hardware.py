@@ -36,7 +36,7 @@ ENTRIES = tuple(HardwareEntry(*row) for row in DEVICES.items())
 
 
 def entry_of(hardware: Hardware) -> HardwareEntry | None:
-    """Return the catalogue entry for *hardware*, None if there is none."""
+    """Return the catalogue entry for *hardware*, None if none exists."""
     for entry in ENTRIES:
         if re.search(entry.pattern, hardware.gpu, re.IGNORECASE):
             return entry

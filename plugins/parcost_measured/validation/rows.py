@@ -259,7 +259,7 @@ class Rows:
 
 
 def shipped_runs(plugins: Plugins) -> tuple[str, Path] | None:
-    """Return the file of runs in a catalogue, and its name in messages; None if there is none."""
+    """Return the file of runs in a catalogue, and its name in messages; None if none exists."""
     for _, catalogue in plugins.offers("catalogues").values():
         file = catalogue.root / "measured" / "runs.jsonl"
         if isinstance(file, Path) and file.is_file():

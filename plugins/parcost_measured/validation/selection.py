@@ -21,7 +21,7 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 class MalformedError(ValueError):
-    """A condition or a limit has a syntax error; the message says what is expected."""
+    """A condition or a limit has a syntax error; the message has the expected form."""
 
 
 @frozen

@@ -195,7 +195,7 @@ def _attention(study: Study) -> tuple[float, float]:
     """Return the products and the norms of attention beyond those of the layer counted in the code.
 
     These are norms of queries and keys. For latent attention they are the two products of keys and
-    values, the products of queries, and a norm between the products of each pair.
+    values, and the products of queries. Each pair has a norm between its products.
     """
     training = study[Training]
     model = training.model

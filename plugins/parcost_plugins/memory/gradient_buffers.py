@@ -230,7 +230,7 @@ def _update_copy(kind: StageKind, study: Study) -> Iterator[Memory]:
     """Yield the copies of a shard's gradients that the optimizer reads: joined, then in fp32.
 
     The first fits a bucket that was freed, or a shard that was added up. Either may fit the freed
-    copy for the norm, or blocks of the loss, beside the shard and the copy for the norm.
+    copy for the norm. Either may fit blocks of the loss, beside the shard and that copy.
     """
     training, stage = study[Training], zero_stage(study)
     shard = kind.elements / kind.shards(True)

@@ -322,8 +322,8 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Work 
 def _gradients(study: Study, kind: StageKind, away: Real, bandwidth: Real) -> Iterator[Work | Once]:
     """Yield the transfers of gradients to the host, and of the sums that it keeps.
 
-    They run beside the reductions. One micro-batch of m needs no addition, except that DeepSpeed's
-    ZeRO 3 sends its gradients to the buffer of sums and fetches them. The total goes to the host in
+    They run beside the reductions. One micro-batch of m needs no addition. But DeepSpeed's ZeRO 3
+    sends its gradients to the buffer of sums, and fetches them. The total goes to the host in
     fp32.
     """
     offload, sums = study[Offload], host_sums(study)

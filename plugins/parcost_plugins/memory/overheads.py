@@ -103,8 +103,8 @@ def _joint_communicators(study: Study, ranks: Mapping[str, Real]) -> Real:
     """Return the number of communicators that span several degrees.
 
     The whole job has one, unless one degree is the whole job. The gradient norm is summed over the
-    ranks of a model, and tied embeddings over the two ends of a pipeline: they send little data,
-    but their buffers have the full size.
+    ranks of a model. Gradients of tied embeddings are summed over the two ends of a pipeline. These
+    groups send little data, but their buffers have the full size.
     """
     layout, pp = study[Layout], stages(study)
     widest = maximum(maximum(layout.tp, layout.cp), maximum(pp, layout.dp * layout.cp))

@@ -127,8 +127,8 @@ def _gradients(held: Memory, kind: StageKind, study: Study) -> Iterator[Memory]:
     """Yield the gradients *held* at the end of backward, where they exist.
 
     Those of a single micro-batch, unless they have a buffer, do not exist until backward makes
-    them: of the last layer and the head where the activations of all layers are alive, and of all
-    where the activations of the first layer alone are left.
+    them. While the activations of all layers are alive, the last layer and the head have gradients.
+    All parts have gradients when the activations of the first layer alone are left.
 
     PyTorch's FSDP allocates sharded gradients on the stream of reductions. The allocator gives
     their freed blocks to no other stream. DeepSpeed's ZeRO 1 copies the shard of a rank, and frees

@@ -95,8 +95,8 @@ class _Adapter:
     *outputs* are the layers whose recomputation includes the output: backward reads only tensors
     before it. *batch* is the number of adapters that a grouped product multiplies; *copies* those
     that a token visits, and *whole* those of the model. *total* is the parameters of one, and
-    *added* the elements of the output on this rank. *kept* are the formulas of the tokens whose
-    input and inner activation are saved, with the value of the symbol R.
+    *added* the elements of the output on this rank. *kept* are the formulas of the tokens of
+    saved input and inner activation, with the value of R.
     """
 
     name: str

@@ -87,7 +87,7 @@ def _delta_net(study: Study) -> _DeltaNet | None:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require whole heads on each rank, and reject what is not modeled beside a delta net."""
+    """Require whole heads on each rank, and reject features without a model beside a delta net."""
     rank = rank_of(study)
     model, layout, place = rank.model, rank.layout, block_name(rank.model)
     if model.delta_heads:
@@ -234,8 +234,8 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 def _rule(model: Model) -> Passes:
     """Return the kernels of the chunked rule, by token and head.
 
-    Each reads and writes whole tensors: keys and queries of size k, values of size v, products
-    within a chunk of c tokens, and a state for each chunk. Their work is counted in FLOPs of the
+    Each reads and writes whole tensors: keys and queries of size k, values of size v, and products
+    within a chunk of c tokens. Each chunk has a state, too. Their work is counted in FLOPs of the
     forward pass; small products run far below the rate of large ones.
     """
     k, v, c = model.delta_key_dim, model.delta_value_dim, float(_CHUNK)

@@ -198,7 +198,7 @@ def _logits_in_fp32(rank: Rank, study: Study) -> Iterator[Memory]:
 
 
 def _whole_gradient(rank: Rank, study: Study) -> Memory:
-    """Return the head's gradient before it is sharded, beyond what the loss frees before it."""
+    """Return the head's gradient before it is sharded, beyond memory that the loss frees before."""
     precision = rank.training.precision
     by_matrix = rank.training.framework.reduces_by_matrix
     return Memory(

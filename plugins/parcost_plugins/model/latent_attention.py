@@ -138,9 +138,9 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
 def _keys_and_values(rank: Rank, up: LayerSpan, blocks: Real) -> Iterator[Gemm]:
     """Yield the products that compute keys and values of *blocks* blocks of this rank's length.
 
-    If ranks exchange compressed tensors, every rank also projects received blocks, and again in
-    backward, where only the compressed tensor was kept. The gradient of each block passes back
-    through the projection before it is sent on, and is added to the weight gradient.
+    If ranks exchange compressed tensors, every rank also projects received blocks. It projects them
+    again in backward if only the compressed tensor was kept. The gradient of each block passes back
+    through the projection before it is sent on. It is added to the weight gradient.
     """
     for product in linear(
         "MLA KV up projection",

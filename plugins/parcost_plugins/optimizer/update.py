@@ -86,8 +86,8 @@ def scaling(study: Study) -> Iterator[Once]:
 def _sums_apart(study: Study) -> bool:
     """Return whether gradients of a micro-batch are added to one buffer in a wider type.
 
-    It is DeepSpeed's BF16_Optimizer. It casts the buffer to the type of the message and back, takes
-    the norm of the whole buffer, and zeroes it.
+    It is DeepSpeed's BF16_Optimizer. It casts the buffer to the type of the message and back. Then
+    it takes the norm of the whole buffer, and zeroes it.
     """
     return any_of(study[Training].precision.gradient_copies != 0)
 
@@ -127,8 +127,8 @@ def clipping(study: Study) -> Iterator[Once]:
 def _sent_traffic(study: Study) -> Real:
     """Return the bytes that a device moves for a gradient that it sends to the host.
 
-    DeepSpeed takes the norm on the device, of a copy in float64, checks for overflow, and casts to
-    the type of the master. It scales on the host.
+    DeepSpeed takes the norm on the device, of a copy in float64. It checks for overflow, and casts
+    to the type of the master. It scales on the host.
     """
     framework, size = study[Training].framework, study[Training].precision.gradients
     norm = size + 2.0 * framework.norm_copy

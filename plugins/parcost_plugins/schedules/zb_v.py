@@ -1,8 +1,8 @@
 """ZB-V: zero bubble with two chunks in the shape of a V (Qi et al. 2024).
 
 Device r holds virtual stage r on the way down and ``2 p - 1 - r`` on the way up. So micro-batches
-turn at the last device without a message. Every device has the same memory: no more than the first
-stage of 1F1B.
+turn at the last device without a message. Every device has the same memory, at most that of the
+first stage of 1F1B.
 """
 
 from __future__ import annotations

@@ -151,8 +151,8 @@ def _plausibility_checks(known: PlausibleRange, levels: Sequence[Tier]) -> Itera
 def _fast_domain(study: Study) -> Iterator[Check]:
     """Warn if tensor-parallel groups leave the first level, with the extra time.
 
-    It is the time of one all-reduce of one activation, as placed, compared with a first level that
-    is large enough.
+    It is the time of one all-reduce of one activation, as placed. It is compared with a first level
+    that is large enough.
     """
     cluster, group = study[Cluster], study.group("tp")
     stays: Mask = True

@@ -211,8 +211,8 @@ class _Boundaries:
     """The boundaries between neighbours in a group; only some of them leave a unit.
 
     A message uses the outermost level that separates the two neighbours. In groups that are not
-    aligned with the units these boundaries differ from group to group, and groups of several axes
-    are not a chain; *hop* is then the link of every boundary.
+    aligned with the units these boundaries differ from group to group. Groups of several axes are
+    not a chain. In both cases *hop* is the link of every boundary.
     """
 
     crossing: _Crossing

@@ -37,7 +37,7 @@ _DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
 
 
 def _matrix_peak(type_: str) -> Any:
-    """Declare the peak of the matrix units in a type; a spec must say whether it is dense."""
+    """Declare the peak of the matrix units in a type; its value must be dense or sparse."""
     return quantity(
         FLOPS,
         default=None,

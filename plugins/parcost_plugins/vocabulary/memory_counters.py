@@ -1,7 +1,7 @@
 """The memory of a step as counters show it: of PyTorch's allocator, and of a device.
 
 An allocator keeps freed blocks until memory runs out. So counters show more than a step needs, and
-at most what a device has. A step that needs more has no such blocks.
+at most the memory of the device. A step that needs more has no such blocks.
 """
 
 from __future__ import annotations

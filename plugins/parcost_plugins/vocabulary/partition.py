@@ -201,9 +201,9 @@ def deal(count: int, stages: int, *, first: int = 0, last: int = 0, rule: str = 
 def _shorten_ends(each: int, stages: int, lacking: int) -> list[int]:
     """Return *stages* stages of *each* layers, reduced by *lacking* layers in total.
 
-    The first and the last stage lose half of these layers each, the last one more if the number is
-    odd. If one of them would be empty, several stages lose one layer each: the first, and then
-    the last, the last but one, and so on.
+    The first and the last stage lose half of these layers each. If the number is odd, the last one
+    loses one more. If one of them would be empty, several stages lose one layer each: the first,
+    and then the last, the last but one, and so on.
 
     >>> _shorten_ends(4, 4, 3), _shorten_ends(2, 5, 3), _shorten_ends(1, 4, 2)
     ([3, 4, 4, 2], [1, 2, 2, 1, 1], [0, 1, 1, 0])

@@ -163,7 +163,7 @@ def recomputed_modules(study: Study) -> Recompute:
 def stops_early(study: Study) -> bool:
     """Return whether recomputation of a layer ends with the last tensor that backward reads.
 
-    A compiler that chooses what to recompute skips outputs that backward does not read.
+    A compiler that chooses recomputation skips outputs that backward does not read.
     """
     chosen, framework = study.get(Recompute), study[Training].framework
     if chosen is not None and chosen.stops_early is not None:

@@ -35,7 +35,7 @@ from parcost_plugins.vocabulary.training import Precision
     },
 )
 class Sharding:
-    """What ZeRO shards, over how many ranks, and when it is gathered."""
+    """The tensors that ZeRO shards, the ranks of a shard, and the time of the gather."""
 
     shard: Real = quantity(
         ONE,

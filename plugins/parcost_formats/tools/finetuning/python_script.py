@@ -1,4 +1,4 @@
-"""Python scripts with TRL's ``SFTTrainer`` or transformers' ``Trainer``: what they are made with.
+"""Python scripts with TRL's ``SFTTrainer`` or transformers' ``Trainer``, and their arguments.
 
 The script is interpreted but not run. The arguments of ``SFTConfig`` are the keys of a job. Those
 of ``LoraConfig`` and ``BitsAndBytesConfig`` become keys of TRL's command line. A command that
@@ -52,8 +52,8 @@ _OFF = (None, False, "none")  # values of arguments that change nothing
 class _Library(CodeLibrary):
     """The results of calls to other modules: objects with their arguments.
 
-    *trainers* are the trainers that the script makes, *doubts* the calls that may change what they
-    train, and *notes* those that change the size of the vocabulary.
+    *trainers* are the trainers that the script makes. *doubts* are calls that may change their
+    model. *notes* are calls that change the size of the vocabulary.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -130,7 +130,7 @@ class _Library(CodeLibrary):
             self.follower.put(model, name, Cell(value, call.node, name))
 
     def method(self, owner: Entity, call: CodeCall) -> Any:
-        """Return the options of a parser; a method of a model may change what is trained."""
+        """Return the options of a parser; a method of a model may change the trained part."""
         if call.last in _PARSED:
             options = Entity(_OPTIONS, call.node)
             return [options, []] if call.last == "parse_known_args" else options
@@ -176,7 +176,7 @@ def _copy(one: Entity, made: dict[int, Entity]) -> Entity:
 
 
 def _is_one_place(device_map: Any) -> bool:
-    """Whether a device map is a word or has constants: another one depends on the process."""
+    """Return whether a device map is a word or constants: any other depends on the process."""
     places = device_map.values() if isinstance(device_map, dict) else (device_map,)
     return all(isinstance(one, (str, int)) for one in places)
 

@@ -448,7 +448,7 @@ class TrainerKeys:
     def fuse_loss(self) -> None:
         """Read a fused head and loss, as in Liger: logits exist only in chunks.
 
-        A chunk has so many tokens that its logits are not larger than the hidden states. A loss
+        The logits of a chunk are not larger than the hidden states. A loss
         that the trainer computes outside of the model has whole logits.
         """
         for key, forms in self.rules["own_loss"].items():

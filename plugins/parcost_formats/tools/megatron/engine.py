@@ -19,7 +19,7 @@ _STAGE = "zero_optimization.stage"
 
 
 def read_engine(options: ToolOptions, text: str, place: Option) -> None:
-    """Add what the configuration *text* decides; *place* is the flag that names it.
+    """Add the settings of the configuration *text*; *place* is the flag that names it.
 
     A flag with another value is an error. Keys that may affect cost and are not read are listed.
     """

@@ -1,7 +1,7 @@
 """The command of Megatron-Bridge in a script: ``run_recipe.py --recipe NAME section.key=value``.
 
 The launchers ``train.sh`` and ``setup_experiment.py`` of 2026 take the same arguments. Flags such
-as ``--tp 4`` set what an override sets, and an override replaces them.
+as ``--tp 4`` set the same keys as an override, which replaces them.
 """
 
 from __future__ import annotations
@@ -211,8 +211,8 @@ def _arguments(
 ) -> tuple[Mapping[str, _Flag], Mapping[str, JsonEntry], Sequence[ShellField]]:
     """Return the flags by name, the overrides by section and attribute, and the other words.
 
-    The script sets the sequence length of the model to the length of the data, and sequence
-    parallelism with the flag of tensor parallelism.
+    The script sets the sequence length of the model to the length of the data. The flag of tensor
+    parallelism sets sequence parallelism, too.
     """
     flags: dict[str, _Flag] = {}
     pairs: dict[str, JsonEntry] = {}

@@ -1,7 +1,7 @@
 """Arguments of Megatron-LM for a study: the reverse of the importer.
 
-Flags are written in full, also where Megatron-LM has the value by default: a script says what it
-runs. Words and numbers are converted by the same table as in the importer.
+Flags are written in full, also where Megatron-LM has the value by default: a script has its whole
+job. Words and numbers are converted by the same table as in the importer.
 """
 
 from __future__ import annotations

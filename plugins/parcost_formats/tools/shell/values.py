@@ -115,7 +115,7 @@ def unread_piece(value: ShellValue) -> Piece | None:
 
 
 def assumption_of(value: ShellValue) -> str:
-    """Return the first assumption in a value, "" if there is none."""
+    """Return the first assumption in a value, "" if none exists."""
     return next((piece.assumption for piece in value if piece.assumption), "")
 
 

@@ -49,7 +49,7 @@ def value_of_pattern(key: str, values: Mapping[str, Any]) -> Any:
 
 @cache
 def _split(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...], Any]:
-    """Return the names in *patterns*, what stands before a final ``*``, and all others as one.
+    """Return the names in *patterns*, the prefixes before a final ``*``, and all others as one.
 
     A regular expression of all patterns would take longer to compile than most files to read.
     """

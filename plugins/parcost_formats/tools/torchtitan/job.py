@@ -101,7 +101,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
 
 
 def _family_of(place: str, known: Iterable[str], flavor: str = "") -> str:
-    """Return the family that is named by a folder of a path, or by the start of a file or function.
+    """Return the family in the name of a folder, or at the start of a file or function.
 
     >>> _family_of("models/llama3/config_registry.py/job", ["llama3", "llama4"])
     'llama3'

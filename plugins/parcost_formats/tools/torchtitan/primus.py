@@ -124,7 +124,7 @@ class _JobReader:
     def _read_file(self, place: Option, name: str) -> Mapping[str, Option] | None:
         """Return the options of a file beside the job, with those of the files it builds on.
 
-        A section of the file replaces the same section of included files, and is merged with the
+        A section of the file replaces the same section of included files. It is merged with the
         same section of extended files. Return None if there is no such file.
         """
         text = self._file.neighbor(name) or self._file.neighbor(f"models/{name}")

@@ -1,9 +1,9 @@
 """The dimensions of a layout: the split dimension, and the fabric level of the ranks.
 
-The traffic of a dimension follows from what it splits. Tensor, context and expert parallel ranks
-exchange activations within every layer, on the critical path; latency and bandwidth both matter.
-Data parallel ranks exchange gradients once per step, which is much data but can be overlapped.
-Pipeline stages send one activation at a time, point to point.
+The traffic of a dimension follows from the tensors that it splits. Tensor, context and expert
+parallel ranks exchange activations within every layer, on the critical path; latency and bandwidth
+both matter. Data parallel ranks exchange gradients once per step, which is much data but can be
+overlapped. Pipeline stages send one activation at a time, point to point.
 """
 
 from __future__ import annotations

@@ -94,9 +94,9 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
 def _gather(study: Study) -> Iterator[Once]:
     """Gather the updated parameters of all ranks (ZeRO 1 and 2).
 
-    With ``overlap.parameters`` a stage gathers while the pipeline fills, and, bucket by bucket,
-    under the forward pass of its first micro-batch. It starts with the step, or, with
-    ``overlap.gather_start = arrival``, when that micro-batch reaches it.
+    With ``overlap.parameters`` a stage gathers while the pipeline fills. The rest is gathered
+    bucket by bucket under the forward pass of its first micro-batch. It starts with the step, or,
+    with ``overlap.gather_start = arrival``, when that micro-batch reaches it.
 
     With ``framework.gathers_in_turn`` modules wait for a share of the buckets, of which one is
     gathered ahead.

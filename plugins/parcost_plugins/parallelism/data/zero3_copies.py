@@ -8,7 +8,7 @@ during the copy. With a layer of 1000 parameters in bf16, gathered in bf16 and r
     copy out    1000 x (2 + 2) bytes in forward, and again in backward
     copy in     1000 x (2 + 4) bytes
 
-A loop over layers copies other tensors, from one iteration to the next. They are what it gathered
+A loop over layers copies other tensors, from one iteration to the next. They are weights gathered
 ahead, and the gradient that it reduces behind, in the type of the products:
 
     copies      1000 x (2 + 2) bytes in forward, and twice that in backward
@@ -39,7 +39,7 @@ LOOP = "openxla/xla pull request 5473: copies of weights against hazards of read
 def copies(study: Study) -> Iterator[Stream]:
     """Yield the copies of gathered parameters, and of gradients that are reduced.
 
-    What is gathered or reduced once per step is spread over its micro-batches.
+    A copy that is made once per step is spread over its micro-batches.
     """
     framework, precision = study[Training].framework, study[Training].precision
     gathered: list[Pass] = ["F", "B"] if reshards(study) else ["F"]

@@ -69,8 +69,8 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     they replace the others, and only their excess over the others and over the other end counts.
 
     At the loss only a last layer that is kept from forward is gathered. Another one follows when
-    the gradient of the logits is made, and takes the memory that the loss has freed, as far as the
-    head's gradient leaves it. The layer before it follows behind the head.
+    the gradient of the logits is made. It takes memory that the loss has freed and that the head's
+    gradient does not fill. The layer before it follows behind the head.
 
     Embedding and head may be one unit, and are if tied on the same device. The unit is gathered
     from the first layer to the last. A stage that is not resharded after forward is whole until its
@@ -148,8 +148,8 @@ def _gather_stream(kind: StageKind, study: Study) -> Iterator[Memory]:
 def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
     """Yield the gradients that are whole before their reduction.
 
-    In backward these are the gradients of one layer at a time, and their copy in the type of the
-    message. The last copy lives beside the next gradients: at the last layer it is the copy of the
+    In backward these are the gradients of one layer at a time, with copies in the type of
+    messages. The last copy lives beside the next gradients: at the last layer it is the copy of the
     head's gradient. If embedding and head are one unit, gradients of the head wait for it, and are
     reduced behind the layers. At the loss only the head's gradient can be whole, and it is counted
     with the head. Gradients that stay whole up to the last of several micro-batches are not counted

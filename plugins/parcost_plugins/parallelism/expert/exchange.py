@@ -442,8 +442,8 @@ def _expert_tensor_work(study: Study, count: Counts, again: Counts) -> Iterator[
 def _share_alone(study: Study) -> Real:
     """Return the share of passes without a partner, ``min(1, p / m)``, which hide no exchange.
 
-    Megatron-LM, core/pipeline_parallel: passes of combined_1f1b.py, and of schedules.py
-    (get_pp_rank_microbatches), whose rank r warms up with 2 (p - r - 1) + (v - 1) p + 1 of m v.
+    Megatron-LM, core/pipeline_parallel: passes of combined_1f1b.py and of schedules.py
+    (get_pp_rank_microbatches). Rank r warms up with ``2 (p - r - 1) + (v - 1) p + 1`` of m v.
     """
     if study[Routing].hide != "pair":
         return 0.0

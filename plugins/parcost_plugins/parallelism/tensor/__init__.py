@@ -11,7 +11,7 @@ add up their outputs; in backward they do so before it.
 Before latent attention the compressed tensors are gathered, and their gradients added up: each rank
 projects its own tokens down, and all tokens up.
 
-``overlap.tensor`` says what is overlapped. ``weight_gradients``: a sum of backward hides under the
+``overlap.tensor`` chooses the overlap. ``weight_gradients``: a sum of backward hides under the
 weight gradient of the product that computed it; a schedule that defers weight gradients leaves no
 compute to hide under, as the previous stage waits for the sum. ``pipelined``: tensors gathered for
 a product or summed after it, chunk by chunk beside that product. ``split_batch``: everything, under

@@ -115,7 +115,7 @@ def collectives(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]
 
 
 def _rows(split: str, sharded: bool, *, chunks: bool) -> Iterator[_Row]:
-    """Yield the collectives by what is *split*, and whether the sequence is *sharded*.
+    """Yield the collectives of a *split*, with the sequence *sharded* or whole.
 
     Communication in *chunks* gathers no input that an adapter could read.
     """
