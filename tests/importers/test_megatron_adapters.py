@@ -137,8 +137,7 @@ def test_a_section_of_yaml_has_adapters() -> None:
         ("type: lora", "type: dora", "adapters of the class `dora` are not read"),
         ("dim: 8", "dim: eight", "a whole number of at least 1 is expected, but eight is given"),
         ("dim: 8", "dimm: 8", "it is no field of adapters of this tool"),
-        ("alpha: 16", "a2a_experimental: true", "the all-to-all of row-parallel adapters"),
-        ("alpha: 16", "sequence_parallel_input_regather: true", "gathered again in backward"),
+        ("alpha: 16", "experts_shared_outer_loras: true", "of which experts share one matrix"),
         ("alpha: 16", "exclude_modules: [linear_fc1]", "name the modules in target_modules"),
         ("alpha: 16", "lora_dtype: fp32", "adapters in the type of the model are read"),
         (
@@ -166,6 +165,18 @@ def test_canonical_adapters_stand_beside_each_projection() -> None:
     assert targets(found) == ["query", "key", "value", "gate", "up"]
     part = text.replace("linear_k, ", "")
     assert "a part of a fused projection" in problem(Megatron().translate("config.yaml", part))
+
+
+def test_the_messages_of_adapters_have_switches() -> None:
+    more = "a2a_experimental: true\n  sequence_parallel_input_regather: true"
+    text = YAML.replace("alpha: 16", more).replace(
+        "tensor_model_parallel_size: 1", "tensor_model_parallel_size: 2"
+    )
+    found = adapters(translate(Megatron(), "config.yaml", text))
+    assert [found[one] for one in ("split", "all_to_all", "regather")] == ["both", "on", "on"]
+    off = adapters(translate(Megatron(), "config.yaml", text.replace(": true", ": false")))
+    assert "all_to_all" not in off
+    assert "regather" not in off
 
 
 def test_a_dropout_is_on_above_zero() -> None:
@@ -370,7 +381,7 @@ def test_a_file_changes_the_adapters_of_a_recipe_of_nemo() -> None:
     [
         ("recipe.peft.target_modules = ['linear_q']", "the module `linear_q` is not read"),
         ("recipe.peft.dim = args.dim", "the adapters are not known"),
-        ("recipe.peft.a2a_experimental = True", "the all-to-all of row-parallel adapters"),
+        ("recipe.peft.dropout_recompute = True", "a dropout that is recomputed"),
         ("recipe.peft.target_modules = ['linear_fc1']", "on experts are not read"),
     ],
 )

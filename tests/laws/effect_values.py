@@ -125,6 +125,14 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
     ),
     **{
         f"adapters.{name}": (
+            "dense",
+            "layout { tp = 2, sequence_parallel = on }\nadapters { rank = 8, split = both }",
+            f"layout {{ tp = 2, sequence_parallel = on }}\nadapters {{ rank = 8, split = both, {name} = on }}",
+        )
+        for name in ("all_to_all", "regather")
+    },
+    **{
+        f"adapters.{name}": (
             "experts",
             "adapters { rank = 8, split = both, experts = shared }",
             f"adapters {{ rank = 8, split = both, {value} }}",
@@ -550,6 +558,12 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "embedding": ("dense", "", "embedding = product", ""),
             "reduction_copy": ("sharded", "", "reduction_copy = divided", ""),
             "repeats_keys": ("dense", "", "repeats_keys = on", "model small { kv_heads = 2 }"),
+            "keeps_norm_outputs": (
+                "dense",
+                "",
+                "keeps_norm_outputs = on",
+                _THIN.format(", query = off, key = off, value = off"),
+            ),
             "bucket_copies": ("sharded", "", "bucket_copies = on", ""),
             "update_group": (
                 "sharded",

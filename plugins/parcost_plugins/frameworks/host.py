@@ -60,6 +60,7 @@ from parcost_plugins.vocabulary.run_choices import (
     gathers_per_micro_batch,
     groups_experts,
     open_window,
+    regathers_inputs,
     shards_gradients,
     shards_weights,
     tensor_overlap,
@@ -396,9 +397,11 @@ def _adapter_calls(study: Study, adapters: Adapters, part: _AdaptedPart) -> tupl
     layout = study[Layout]
     if adapters.split is None:
         return 0.0, 0.0, 0.0
-    calls = ADAPTER_CALLS[adapters.split, layout.sequence_parallel]
+    columns, rows = ADAPTER_CALLS[adapters.split, layout.sequence_parallel]
+    if regathers_inputs(study):  # gathered apart, saved as shards and gathered again
+        columns = (columns[0] + 1.0, columns[1] + 2.0)
     several = part.parallel * where(layout.tp > 1, 1.0, 0.0)
-    beside = [calls[one[0] in ("output", "down")] for one in part.groups]
+    beside = [rows if one[0] in ("output", "down") else columns for one in part.groups]
     joined = float(len(beside)) if adapters.split == "both" else 0.0
     forward, backward = (sum((one[i] for one in beside), 0.0) for i in (0, 1))
     return several * joined, several * forward, several * backward

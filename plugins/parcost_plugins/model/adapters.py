@@ -62,7 +62,12 @@ from parcost_plugins.vocabulary.operators import (
     ENDS,
     SHARED_ADAPTER_COLUMNS,
 )
-from parcost_plugins.vocabulary.run_choices import NORMED, adapter_casts, tensor_overlap
+from parcost_plugins.vocabulary.run_choices import (
+    NORMED,
+    adapter_casts,
+    regathers_inputs,
+    tensor_overlap,
+)
 
 LORA = "Hu et al. 2021 (LoRA), section 4.1"
 QLORA = "Dettmers et al. 2023 (QLoRA), section 3"
@@ -255,10 +260,11 @@ def _gathered_columns(each: _Adapter, rank: Rank) -> Iterator[Stream]:
     tp, e = rank.layout.tp, rank.element
     several = where(tp > 1, 1.0, 0.0)
     passes = Passes(Traffic(1, 2), Traffic(1, 2.0 / tp))
-    inner, rows = each.a.tokens * each.b.inputs, each.b.host == ADAPTER_ROWS[1]
-    gathered, span = (
-        (each.b.tokens * rank.model.hidden, each.outputs) if rows else (inner, each.span)
-    )
+    gathered, span = each.a.tokens * each.b.inputs, each.span
+    if each.b.host == ADAPTER_ROWS[1]:
+        gathered, span = each.b.tokens * rank.model.hidden, each.outputs
+        if rank.study[Adapters].all_to_all and rank.layout.sequence_parallel:
+            gathered = gathered / tp
     name = f"{each.name}, gathered columns"
     yield from elementwise(name, passes, several * gathered, e, span, times=several)
 
@@ -448,7 +454,7 @@ def _by_columns(
         b=_Product(tokens, r, part, b_host),
         total=r * (h + whole),
         added=tokens * part,
-        kept=_saved_tokens(rank, split_inputs=one, split_inner=one),
+        kept=_saved_tokens(rank, split_inputs=one or regathers_inputs(rank.study), split_inner=one),
     )
 
 

@@ -231,6 +231,8 @@ def memory(study: Study) -> Iterator[Memory]:
         yield from rank.saved_input(
             "attention input", span.rerun_all(again), "query", "key", "value"
         )
+    norms = span.rerun_all(rank.recompute.norms or rank.recomputes_outputs)
+    yield from rank.frozen_norm_output("attention norm output", norms, "query", "key", "value")
     for part, _ in _projections(rank):
         kept = rank.keeps(part)  # the output of its product
         copied = rank.training.framework.repeats_keys and not (kept or rank.recomputes_outputs)

@@ -158,6 +158,8 @@ def memory(study: Study) -> Iterator[Memory]:
     if rank.keeps_input("gate", "up"):
         again = rank.recompute.norms or rank.recomputes_outputs
         yield from rank.saved_input("MLP input", span.rerun_all(again), "gate", "up")
+    norms = span.rerun_all(rank.recompute.norms or rank.recomputes_outputs)
+    yield from rank.frozen_norm_output("MLP norm output", norms, "gate", "up")
     span = span.rerun_all(rank.recompute.mlp)
     kept = [part for part in _parts(rank) if rank.keeps(part)]
     made = [part for part in _parts(rank) if not rank.keeps(part)]

@@ -37,11 +37,14 @@ from parcost_plugins.vocabulary.partition import Counts, layer_counts, map_stage
 from parcost_plugins.vocabulary.run_choices import (
     adapter_casts,
     recomputed_modules,
+    regathers_inputs,
     residual_bytes,
     stops_early,
 )
 
 SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
+#: Source of the outputs of norms before frozen matrices.
+FROZEN = "Transformer Engine 2.7, pytorch/module/layernorm_linear.py: ln_out is saved in any case"
 #: Source of tensors outside of the layers in that paper.
 KEPT = "counted from the tensors that backward reads"
 
@@ -257,10 +260,11 @@ class Rank:
     def gathered_elements_text(self) -> str:
         """The formula of the saved input elements of a column-parallel layer, in symbols.
 
-        An adapter whose matrices are both split saves the gathered input, which is not gathered
+        An adapter whose matrices are both split saves the gathered input, unless it gathers it
         again: the frozen matrix needs none.
         """
-        whole = self.training.framework.keeps_gathers or is_split(self.study, "both")
+        gathers = is_split(self.study, "both") and not regathers_inputs(self.study)
+        whole = self.training.framework.keeps_gathers or gathers
         return "s b h" if whole else self.residual_text
 
     @property
@@ -367,6 +371,19 @@ class Rank:
             yield from self.saved_tensor(name, f"c {text}, c copies", span, {"c": (copies, "")})
         else:
             yield from self.saved_tensor(name, text, span)
+
+    def frozen_norm_output(self, name: str, span: LayerSpan, *targets: str) -> Iterator[Memory]:
+        """Yield the shard of a norm's output that is saved before frozen products *targets*.
+
+        The input that an adapter saves is the same tensor, unless it is gathered, dropped or wider.
+        """
+        if self.trains_model or not self.training.framework.keeps_norm_outputs:
+            return
+        kept = self.training.precision.kept
+        alike = self.gathered_elements_text == self.residual_text and all_of(kept == self.element)
+        if not (self.keeps_input(*targets) and alike):
+            text = f"{self.residual_text} w, a shard"
+            yield from self.saved_tensor(name, text, span, {"w": (kept, "B")}, source=FROZEN)
 
     def kept_memory(
         self,

@@ -61,6 +61,7 @@ class Quantization:
     label="none",
     used_with={
         ("split",): "`layout.tp` above 1",
+        ("all_to_all", "regather"): "`split = both`, `layout.tp` above 1 and sequence parallelism",
         ("experts", "expert_rank"): "a mixture of experts, and `gate`, `up` or `down`",
         ("shared_sum",): "`experts = shared`, and `layout.ep` above 1",
     },
@@ -101,6 +102,16 @@ class Adapters:
         "do, which gather the inner activation and the outputs of row-parallel layers; or only the "
         "one beside the split side of the frozen matrix, as PEFT and ms-swift do, with the other "
         "on every rank",
+    )
+    all_to_all: bool = switch(
+        default=False,
+        doc="an all-to-all in place of the all-gather of outputs beside row-parallel matrices, of "
+        "which sequence parallelism keeps a share",
+    )
+    regather: bool = switch(
+        default=False,
+        doc="inputs of adapters beside column-parallel matrices are saved as shards, and gathered "
+        "again in backward; tools do not do so with full recomputation or CUDA graphs",
     )
     experts: str | None = word(
         "shared",

@@ -443,6 +443,13 @@ class Framework:
             "backward (sequence parallelism)"
         ),
     )
+    keeps_norm_outputs: bool = switch(
+        default=False,
+        doc=(
+            "outputs of norms are kept before frozen matrices too, as kernels of a norm and a "
+            "linear layer do (adapters)"
+        ),
+    )
     keeps_stage_outputs: bool = switch(
         default=False,
         doc=(

@@ -301,6 +301,16 @@ def residual_bytes(study: Study) -> Real:
     return sharded if any_of(held != sharded) and shards_weights(study) else held
 
 
+def regathers_inputs(study: Study) -> bool:
+    """Return whether adapters save shards of their inputs, and gather them again in backward."""
+    adapters, training = study.get(Adapters), study[Training]
+    if adapters is None or not adapters.regather or adapters.split != "both":
+        return False
+    graphs = study[KernelChoice].cuda_graphs or training.framework.cuda_graphs
+    sharded = study[Layout].sequence_parallel
+    return sharded and graphs == "none" and training.recompute != "full"
+
+
 #: Targets of adapters whose input is the output of a norm.
 NORMED = ("query", "key", "value", "gate", "up", "head")
 

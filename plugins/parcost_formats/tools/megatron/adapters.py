@@ -107,6 +107,11 @@ def read_adapters(draft: Draft, fields: Mapping[str, Option], layout: OptionSet,
     targets = _read_targets(draft, fields, kind, tool, canonical=canonical)
     _read_dropout(draft, found, fields, kind, tool)
     _read_layout(draft, kind, layout, "both")
+    for name, attribute in _RULES["switches"].items():
+        if found.on(name):
+            draft.set(f"{BLOCK}.{attribute}", "on", fields[name])
+        elif name in fields:
+            draft.ignore(fields[name])
     if _OF_MLP.intersection(targets):
         _read_experts(draft, found, fields, layout, canonical=canonical)
 
@@ -172,7 +177,7 @@ def _check_fields(draft: Draft, fields: Mapping[str, Option]) -> None:
     keep: Mapping[str, Any] = _RULES["keep"]
     read = ("dim", "dropout", "dropout_position", "target_modules")
     experts = ("normalize_moe_lora", "share_expert_adapters")
-    known = (_CLASS, *read, *experts, *_RULES["ignored"], *keep)
+    known = (_CLASS, *read, *experts, *_RULES["switches"], *_RULES["ignored"], *keep)
     for name, option in fields.items():
         if name in keep and option.value not in (None, [], "", False):
             if option.text not in keep[name]["values"]:

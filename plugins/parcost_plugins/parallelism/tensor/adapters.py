@@ -30,6 +30,7 @@ from parcost_plugins.vocabulary.operators import (
     SHARED_ADAPTER_COLUMNS,
 )
 from parcost_plugins.vocabulary.partition import Counts, map_stages
+from parcost_plugins.vocabulary.run_choices import regathers_inputs
 
 (_COLUMNS_A, _COLUMNS_B), (_ROWS_A, _ROWS_B) = ADAPTER_COLUMNS, ADAPTER_ROWS
 _SHARED_A = SHARED_ADAPTER_COLUMNS[0]
@@ -39,13 +40,13 @@ _EVERY_A = (_COLUMNS_A, _SHARED_A)
 class _Row(NamedTuple):
     """A collective beside each of the products with the hosts *products*, in one direction.
 
-    *width* is r, the rank of the adapters, or h, the hidden size.
+    *width* is r, the rank of the adapters, h, the hidden size, or a share of it.
     """
 
     name: str
     products: Sequence[str]
     operation: Operation
-    width: Literal["r", "h"]
+    width: Literal["r", "h", "h / t"]
     backward: bool = False
 
 
@@ -54,10 +55,21 @@ _BOTH = (
     _Row(f"{_INNER} all-gather", _EVERY_A, "all_gather", "r"),
     _Row(f"{_INNER} gradient all-reduce", (_COLUMNS_B, _ROWS_B), "all_reduce", "r", True),
     _Row(f"{_INNER} all-reduce", (_ROWS_A,), "all_reduce", "r"),
-    _Row("output all-gather", (_ROWS_B,), "all_gather", "h"),
 )
-_BOTH_SHARDED = (_Row("output gradient all-gather", (_ROWS_B,), "all_gather", "h", True),)
-_BOTH_WHOLE = (_Row("input gradient all-reduce", _EVERY_A, "all_reduce", "h", True),)
+_GATHERED = _Row("output all-gather", (_ROWS_B,), "all_gather", "h")
+_BOTH_SHARDED = (
+    _GATHERED,
+    _Row("output gradient all-gather", (_ROWS_B,), "all_gather", "h", True),
+)
+_BOTH_EXCHANGED = (
+    _Row("output all-to-all", (_ROWS_B,), "all_to_all", "h / t"),
+    _Row("output gradient all-to-all", (_ROWS_B,), "all_to_all", "h / t", True),
+)
+_BOTH_WHOLE = (
+    _GATHERED,
+    _Row("input gradient all-reduce", _EVERY_A, "all_reduce", "h", True),
+)
+_REGATHERED = (_Row("saved input all-gather", _EVERY_A, "all_gather", "h", True),)
 _ONE_SHARDED = (
     _Row(f"{_INNER} all-gather", (_COLUMNS_B,), "all_gather", "r"),
     _Row(f"saved {_INNER} all-gather", (_COLUMNS_B,), "all_gather", "r", True),
@@ -96,9 +108,10 @@ def exchanges(study: Study, mode: str) -> Iterator[Exchange]:
     adapters = study.get(Adapters)
     if adapters is None or adapters.split is None:
         return
-    widths = {"r": adapters.rank, "h": study[Training].model.hidden}
+    layout, h = study[Layout], study[Training].model.hidden
+    widths = {"r": adapters.rank, "h": h, "h / t": h / layout.tp}
     passes: dict[bool, Sequence[Pass]] = {False: ("F", "R"), True: ("B",)}
-    for row in _rows(adapters.split, study[Layout].sequence_parallel, chunks=mode == "pipelined"):
+    for row in _rows(study, adapters, layout, chunks=mode == "pipelined"):
         for pass_ in passes[row.backward]:
             times = _times(study, row.products, "F" if row.backward else pass_)
             if any(times):
@@ -114,18 +127,24 @@ def collectives(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]
         yield on_wire.work(name, pass_, cost, message.times, "" if halves else None)
 
 
-def _rows(split: str, sharded: bool, *, chunks: bool) -> Iterator[_Row]:
-    """Yield the collectives of a *split*, with the sequence *sharded* or whole.
+def _rows(study: Study, adapters: Adapters, layout: Layout, *, chunks: bool) -> Iterator[_Row]:
+    """Yield the collectives by the split, and by sequence parallelism.
 
-    Communication in *chunks* gathers no input that an adapter could read.
+    Communication in *chunks* gathers no input that an adapter could read. Neither does a layer
+    whose adapter gathers its input again.
     """
-    if split == "one":
+    sharded, again = layout.sequence_parallel, regathers_inputs(study)
+    if adapters.split == "one":
         yield from _ONE_SHARDED if sharded else _ONE_WHOLE
         return
     yield from _BOTH
-    yield from _BOTH_SHARDED if sharded else _BOTH_WHOLE
-    if sharded:
-        yield from _own_gathers(_EVERY_A if chunks else (_SHARED_A,))
+    if not sharded:
+        yield from _BOTH_WHOLE
+        return
+    yield from _BOTH_EXCHANGED if adapters.all_to_all else _BOTH_SHARDED
+    yield from _own_gathers(_EVERY_A if chunks or again else (_SHARED_A,))
+    if again:
+        yield from _REGATHERED
 
 
 def _times(study: Study, products: Sequence[str], pass_: str) -> Counts:

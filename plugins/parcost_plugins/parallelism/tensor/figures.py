@@ -19,7 +19,7 @@ from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.run_choices import tensor_overlap
 
 SOURCE = "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022"
-_RING = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
+_RING = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
 
 
 def _pairs_of_stage(found: Mapping[str, Sequence[float]], stages: Real) -> Real:

@@ -19,7 +19,7 @@ from parcost_plugins.vocabulary.operators import (
 )
 from parcost_plugins.vocabulary.partition import Counts, map_stages
 
-Operation = Literal["all_gather", "reduce_scatter", "all_reduce"]
+Operation = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all"]
 
 #: The hosts of each pair of products: those split by columns, those split by rows.
 HOSTS: Mapping[str, tuple[str, str]] = {
