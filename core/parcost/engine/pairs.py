@@ -1,4 +1,4 @@
-"""Pairs: a forward pass and a backward pass at once, which hide communication of each other.
+"""Pairs: a forward pass and a backward pass at once; each hides communication of the other.
 
 Kernels of both halves take turns on the device. Communication of one half runs beside kernels of
 the other. Within a half the order is fixed. So a pair takes at least the largest of three times:

@@ -293,7 +293,7 @@ class _Search:
         return left
 
     def _select_finite(self, left: NDArray[np.bool_], seconds: Any) -> NDArray[np.bool_]:
-        """Return which layouts have a finite step time, and count the others like an evaluation."""
+        """Return the mask of layouts with a finite step time, and count the others as rejected."""
         ends: NDArray[np.bool_] = left & (seconds < inf)
         if never := int(left.sum()) - int(ends.sum()):
             self.counts.verdicts[_NEVER] += never

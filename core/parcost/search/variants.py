@@ -155,8 +155,8 @@ class Variants:
     ) -> VariantAnswers | None:
         """Return :meth:`plugin_answers` for all structures, or None if each needs its own call.
 
-        It does if an answer depends on the stages or has counts by virtual stage. It also does if a
-        plugin fails, because that may concern only illegal points of the mesh.
+        Structures need calls of their own if an answer depends on the stages, or has counts by
+        virtual stage. So do plugins that fail, maybe only at illegal points of the mesh.
         """
         undo = self._undo()
         faults = len(self.faults)

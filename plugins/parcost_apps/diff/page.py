@@ -27,7 +27,7 @@ _MARK = re.compile(r' @(\w+)\(".*"\)$')  # behind a value
 
 
 def difference_page(found: Difference, *, full: bool = False) -> Iterator[Item]:
-    """Yield the differences, study by study; *full* omits nothing."""
+    """Yield the differences, study by study; *full* lists all of them."""
     changed = [change for change in found.changes if change.is_change]
     same = len(found.same) + len({c.name for c in found.changes} - {c.name for c in changed})
     yield Heading(f"{found.before} -> {found.after}", 1)

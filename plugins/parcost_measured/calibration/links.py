@@ -26,7 +26,7 @@ class _CountingLink(Link):
     bandwidth: float
 
     def seconds(self, rounds: Any, bytes_: Any) -> Any:
-        """Return the seconds, which are the number of rounds, or of bytes."""
+        """Return the number of rounds, or of bytes, as a time in seconds."""
         return rounds * self.latency + bytes_ / self.bandwidth
 
 

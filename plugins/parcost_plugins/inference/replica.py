@@ -208,7 +208,7 @@ class Replica:
 
     @cached_property
     def device_parameters(self) -> Real:
-        """Most parameters on a device, including copies shared by ranks."""
+        """The maximum of parameters on a device, including copies that ranks share."""
         stages = range(self.serving.pp)
         found = self.study.parameters
         sums = [sum((held.elements * held.count[s] for held in found), 0.0) for s in stages]

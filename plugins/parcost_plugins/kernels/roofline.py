@@ -25,7 +25,7 @@ from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
 class RooflineKernels(KernelModel):
-    """Compute or memory, whichever takes longer."""
+    """The roofline: a kernel takes its compute time or its memory time, whichever is longer."""
 
     name = "roofline"
 

@@ -156,9 +156,9 @@ def _full_of_window(count: int, value_of: ValueOf) -> Layers | None:
 
 
 def _full_of_pattern(count: int, value_of: ValueOf, every: int, keys: Sequence[str]) -> Layers:
-    """Return every n-th layer, or those of a text such as `LLLG`, as one of *keys* states it.
+    """Return the layers with full attention, from the first of *keys* in the file.
 
-    *every* is the default of n.
+    Its value is a period, whose default is *every*, or a pattern such as `LLLG`: G is full.
     """
     for key in keys:
         pattern, why = value_of(key)
