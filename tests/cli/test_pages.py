@@ -132,6 +132,7 @@ def test_control_characters_never_reach_the_page(color: bool) -> None:
         Table((Column(hostile),), [Row((hostile,))]),
     ]
     drawn = re.sub(r"\x1b\[[\d;]*m", "", draw(items, Paper(color=color, unicode=True)))
+    assert drawn.count("owned") == 5
     assert all(c.isprintable() or c == "\n" for c in drawn)
 
 

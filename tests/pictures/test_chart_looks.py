@@ -60,6 +60,7 @@ def test_a_bar_of_the_step_has_its_time_and_share(charts: Mapping[str, Chart], r
 @pytest.mark.slow
 def test_bars_of_the_step_stand_beside_their_labels(charts: Mapping[str, Chart]) -> None:
     encodings = [layer["encoding"] for layer in charts["step"].spec["layer"]]
+    assert {"x", "y"} <= set().union(*encodings)
     assert all("yOffset" not in encoding for encoding in encodings)
 
 
