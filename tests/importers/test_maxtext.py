@@ -455,3 +455,13 @@ def test_experts_that_compute_every_token_are_rejected() -> None:
     found = read(f"{dense}capacity_factor: 1.25\n")
     assert settings(found)["routing.capacity_factor"] == "1.25"
     assert not [one for one in found.unknown if one.name == "sparse_matmul"]
+
+
+def test_a_command_in_a_string_is_read() -> None:
+    """Another script starts it. A fork has a schedule of its own, which no default decides."""
+    words = "model_name=llama2-7b per_device_batch_size=2 max_target_length=2048"
+    text = f'command="python MaxText/train.py base.yml {words}"\nsbatch -N 2 ray.sh "$command"\n'
+    found = MaxText().read(ImportFile("run.sh", text))
+    assert settings(found)["training.sequence"] == "2048"
+    forked = MaxText().read(ImportFile("run.sh", text.replace("max_t", "schedule=gpipe max_t")))
+    assert "schedule.kind" in [one.attribute for one in forked.questions]

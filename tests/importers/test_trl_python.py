@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -302,3 +303,70 @@ def test_an_error_of_a_program_stands_there(run_command: Run) -> None:
     done = run_command("check", "go.sh", files={"go.sh": "torchrun run.py\n", **files})
     assert "`optimizers` of `Trainer` is not read" in done.out
     assert "run.py:12" in done.out
+
+
+def test_a_notebook_is_read_as_one_process(run_command: Run) -> None:
+    install = ["%%capture\n", "!pip install trl\n", "import os"]
+    cells = [
+        {"cell_type": "markdown", "source": ["SFTTrainer(args)"]},
+        {"cell_type": "code", "source": install},
+        {"cell_type": "code", "source": ["%%bash\n", "if true; then ls; fi"]},
+        *({"cell_type": "code", "source": part} for part in QLORA.split("\n\n\n", 1)),
+    ]
+    text = json.dumps({"cells": cells, "nbformat": 4}, indent=1)
+    found = importer_of("trl").read(ImportFile("tune.ipynb", text))
+    assert settings(found)["training.sequence"] == "2048"
+    assert settings(found)["cluster.devices"] == "1"
+    wrong = text.replace("max_length=2048", "max_length=lookup(7)")
+    done = run_command("check", "tune.ipynb", files={"tune.ipynb": wrong})
+    assert "`lookup` comes from another file" in done.out
+    line = next(number for number, one in enumerate(wrong.splitlines(), 1) if "lookup" in one)
+    assert f"tune.ipynb:{line}:" in done.out
+
+
+UNSLOTH = """from trl import SFTConfig, SFTTrainer
+from unsloth import FastLanguageModel, is_bfloat16_supported
+
+model, tokenizer = FastLanguageModel.from_pretrained(
+    model_name="unsloth/Qwen3-8B-unsloth-bnb-4bit", max_seq_length=2048, load_in_4bit=True
+)
+model = FastLanguageModel.get_peft_model(
+    model, r=16, lora_alpha=16, lora_dropout=0, use_gradient_checkpointing="unsloth",
+    target_modules=["q_proj", "v_proj"], random_state=7,
+)
+trainer = SFTTrainer(
+    model=model, tokenizer=tokenizer, packing=True,
+    args=SFTConfig(
+        per_device_train_batch_size=2, gradient_accumulation_steps=4,
+        fp16=not is_bfloat16_supported(), bf16=is_bfloat16_supported(),
+    ),
+)
+trainer.train()
+model.save_pretrained_merged("out", tokenizer)
+"""
+
+
+def test_adapters_of_unsloth() -> None:
+    """Its models are quantized twice, and its checkpoints are kept on the host."""
+    found = read(UNSLOTH)
+    expected = {
+        "training.model": "qwen3_8b",
+        "training.sequence": "2048",
+        "training.recompute": "full",
+        "training.micro_batch": "2",
+        "adapters.rank": "16",
+        "adapters.query": "on",
+        "adapters.base": "nf4_double",
+        "adapters.dropout": "off",
+        "offload.activations": "100 %",
+        "cluster.devices": "1",
+    }
+    values = settings(found)
+    assert expected.items() <= values.items()
+    assert values.get("adapters.up", "off") == "off"
+    assert "quantizations.nf4_double" in uses(found)
+    assert [one.name for one in found.missing] == ["FastLanguageModel()"]
+    plain = settings(read(UNSLOTH, ('checkpointing="unsloth"', "checkpointing=True")))
+    assert "offload.activations" not in plain
+    kept = read(UNSLOTH, ("load_in_4bit=True", "load_in_4bit=False"))
+    assert "adapters.base" not in settings(kept)

@@ -8,6 +8,7 @@ from parcost import ImportFile
 from parcost_formats.tools.command_keys import CommandKeys
 from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.shell.script_files import read_script_file, several_commands
+from parcost_formats.tools.shell.scripts import split_words
 from parcost_formats.tools.tables import is_listed, table
 
 _COMMAND = re.compile(
@@ -46,7 +47,11 @@ def read_command(file: ImportFile) -> CommandKeys:
         raise FileError("the script has 0 commands of MaxText, and one is expected")
     if len(calls) > 1:
         raise several_commands(file, [call.words[0] for call in calls], "commands of MaxText")
-    words = [*calls[0].words, *calls[0].conditional]
+    words = [  # a command may be one word, which another script starts
+        one
+        for word in (*calls[0].words, *calls[0].conditional)
+        for one in (split_words(word) if _COMMAND.search(word.text) else [word])
+    ]
     found = CommandKeys()
     script = script.start_from(calls[0].written, calls[0].folder)
     for word in words:

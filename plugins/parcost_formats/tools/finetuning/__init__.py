@@ -23,6 +23,7 @@ from parcost_formats.tools.finetuning.job_keys import (
 )
 from parcost_formats.tools.finetuning.llamafactory_v1 import read_llamafactory_v1
 from parcost_formats.tools.finetuning.nemo_rl import read_nemo_rl
+from parcost_formats.tools.finetuning.notebook import code_of_notebook
 from parcost_formats.tools.finetuning.openrlhf import read_openrlhf
 from parcost_formats.tools.finetuning.python_script import (
     find_started_job,
@@ -86,8 +87,8 @@ class TuningTool(IncompleteJobImporter):
                 any(keys.issuperset(group) for group in groups)
                 or any(sign in text for sign in signs.get("values", ()))
             ) and keys.isdisjoint(signs.get("other_keys", ()))
-        if name.endswith(".py") and "python" in self._table:
-            return is_program(text)
+        if name.endswith(_PYTHON) and "python" in self._table:
+            return is_program(code_of_notebook(text) if name.endswith(".ipynb") else text)
         if name.endswith(_NO_COMMANDS):
             return False
         return any(re.search(sign, text) for sign in signs.get("commands", ())) and not any(
@@ -96,7 +97,7 @@ class TuningTool(IncompleteJobImporter):
 
     def read_file(self, file: ImportFile) -> Translation:
         """Return the job that a file describes, or errors for keys that parcost cannot express."""
-        is_script = self.recognizes(file.name, file.text) and file.name.endswith(".py")
+        is_script = self.recognizes(file.name, file.text) and file.name.endswith(_PYTHON)
         if file.name.endswith(_PYTHON) and not is_script:
             message = f"{self.title}: the settings of a Python file are not read"
             help = f"import the command that starts `{file.name}`, or {BY_HAND}"

@@ -18,6 +18,7 @@ from parcost import ImportFile, ImportProblem, PlaceBeside
 from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.finetuning.engine_files import KIND
 from parcost_formats.tools.finetuning.job_keys import JobKeys, has_keys, plain_value
+from parcost_formats.tools.finetuning.notebook import NotebookText
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.python_code import (
     BUILTINS,
@@ -46,6 +47,8 @@ _OPTIONS = "options"
 _PARSED = ("parse_args", "parse_known_args")
 _LOAD = ".from_pretrained"
 _FROZEN, _CHECKPOINTS = "requires_grad", "gradient_checkpointing"
+_FAST, _UNSLOTH = ("FastLanguageModel", "FastModel"), "FastLanguageModel()"  # of unsloth
+_LAUNCHED = re.compile(r"\bnotebook_launcher\b|\btorchrun\b|\baccelerate launch\b")
 _OFF = (None, False, "none")  # values of arguments that change nothing
 
 
@@ -72,6 +75,13 @@ class _Library(CodeLibrary):
             return {name: one.value for name, one in call.keywords.items()}
         if call.name in BUILTINS:
             return super().call(follower, call)
+        if call.name.endswith(tuple(self._rules["supports_bf16"])):
+            return True
+        owner, _, last = call.name.rpartition(".")
+        if owner in _FAST and last == "from_pretrained":
+            return [self._load_fast(call), UnreadValue("a tokenizer is not read")]
+        if owner in _FAST and last == "get_peft_model":
+            return self._with_fast_adapters(call)
         if call.last in self._rules["adapters_of"]:
             return self._with_adapters(call)
         if call.last in self._rules["noted"]:
@@ -116,6 +126,37 @@ class _Library(CodeLibrary):
             return model
         cells = {**model.cells, "peft_config": Cell(adapters, call.node, "peft_config")}
         return Entity(model.kind, call.node, cells)
+
+    def _load_fast(self, call: CodeCall) -> Entity:
+        """Return a model that unsloth loads: in 4 bits by default, and else in bf16."""
+        cells = {name: Cell(one, call.node, name) for name, one in self._rules["fast"].items()}
+        given = dict(zip(("model_name",), call.arguments, strict=False))
+        cells |= {name: Cell(one, call.node, name) for name, one in given.items()}
+        stated = {name: one for name, one in call.keywords.items() if one.value is not None}
+        return Entity(
+            "FastLanguageModelForCausalLM.from_pretrained", call.node, {**cells, **stated}
+        )
+
+    def _with_fast_adapters(self, call: CodeCall) -> Any:
+        """Return a model with the adapters, and the checkpoints, that unsloth adds to it."""
+        given = dict(call.keywords)
+        named = given.pop("model", None)
+        model = call.arguments[0] if call.arguments else named and named.value
+        if not isinstance(model, Entity):
+            return model
+        cells = {
+            name: Cell(one, call.node, name) for name, one in self._rules["fast_adapters"].items()
+        }
+        cells |= given
+        checkpoints = cells.pop("use_gradient_checkpointing")
+        for name in self._rules["fast_ignored"]:
+            cells.pop(name, None)
+        found = Entity(model.kind, call.node, dict(model.cells))
+        found.cells["peft_config"] = Cell(Entity("LoraConfig", call.node, cells), call.node, "")
+        found.cells[_CHECKPOINTS] = Cell(bool(checkpoints.value), checkpoints.node, "")
+        if checkpoints.value == "unsloth":
+            found.cells["activation_offloading"] = Cell(True, checkpoints.node, "")
+        return found
 
     def _prepare(self, model: Entity, call: CodeCall) -> None:
         """Make checkpoints, and cast weights that are not quantized to float32, as PEFT does."""
@@ -258,7 +299,8 @@ def read_python_job(file: ImportFile, given: Mapping[str, ShellField] | None = N
     Raises:
         PythonTextError: The script makes no trainer that can be followed, or several.
     """
-    python = PythonText(file.text)
+    is_notebook = file.name.endswith(".ipynb")
+    python = NotebookText(file.text) if is_notebook else PythonText(file.text)
     options = {**(option_defaults(python.tree) or {})}
     for name, word in (given or {}).items():
         if name not in options:
@@ -275,7 +317,19 @@ def read_python_job(file: ImportFile, given: Mapping[str, ShellField] | None = N
         names = "` or `".join(kinds or _TRAINERS)
         message = f"the script makes {count} of `{names}` that can be followed: one is expected"
         raise PythonTextError(message, at, at + 1)
-    return _Keys(python, library, given or {}).job(library.trainers[0])
+    job = _Keys(python, library, given or {}).job(library.trainers[0])
+    own = "a notebook is one process" if is_notebook else ""
+    own = own or ("unsloth trains in one process" if _UNSLOTH in job.entries else "")
+    if own and not _LAUNCHED.search(file.text) and "num_processes" not in job.entries:
+        place = job.entries[PROGRAM]
+        own_keys = {KIND: "NO", "num_processes": 1}
+        added = {key: JsonEntry(one, place.start, place.end) for key, one in own_keys.items()}
+        job = evolve(
+            job,
+            entries={**added, **job.entries},
+            assumed={**dict.fromkeys(added, own), **job.assumed},
+        )
+    return job
 
 
 class _Keys:
@@ -304,8 +358,9 @@ class _Keys:
         self._model(cells.pop("model", None), trainer)
         self._adapters(cells.pop("peft_config", None))
         for key, cell in cells.items():
-            if key in self._rules["trainer_keys"] and key not in self.entries:
-                self._add(key, cell)
+            loaded = _UNSLOTH in self.entries and key in self._rules["fast_loaded"]
+            if key in self._rules["trainer_keys"] and (loaded or key not in self.entries):
+                self._add(key, cell)  # in place of that of the model
             elif key not in self._rules["trainer_ignored"]:
                 self._problem(cell.node, f"`{key}` of `{trainer.kind}` is not read")
         return JobKeys(
@@ -321,6 +376,7 @@ class _Keys:
         """Add a key with the value of a cell; None is a key that is left out."""
         value, node = cell.value, cell.node
         start, end = self._python.place(node)
+        self.assumed.pop(key, None)  # of a default
         if isinstance(value, dict):
             for name, one in value.items():
                 self._add(f"{key}.{name}", Cell(one, node, name))
@@ -371,8 +427,12 @@ class _Keys:
 
     def _load(self, key: str, cell: Cell) -> None:
         """Add an argument of ``from_pretrained``."""
-        if key in ("", "pretrained_model_name_or_path"):
+        if key in ("", "pretrained_model_name_or_path", "model_name"):
+            if key == "model_name" and isinstance(cell.value, str):  # a copy with other weights
+                cell = evolve(cell, value=re.sub(self._rules["fast_copies"], "", cell.value))
             self._add("model_name_or_path", cell)
+        elif key == _UNSLOTH or key in self._rules["fast_loaded"]:
+            self._add(key, cell)
         elif key == "peft_config":
             self._adapters(cell)
         elif key == "quantization_config" and isinstance(cell.value, Entity):

@@ -243,7 +243,7 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
     elif keys.adapters(table("trl")):
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
-        if is_trl and found.has(BLOCK, "base"):
+        if is_trl and found.has(BLOCK, "base") and "FastLanguageModel()" not in job.entries:
             weights, why = "2 B", "TRL 1.16: adapters beside a quantized model are in bfloat16"
     keys.read_sharding(weights, why)
     need = f"{keys.rules['version']}: adapters under ZeRO 3 of DeepSpeed need reentrant ones"
