@@ -16,7 +16,6 @@ from typing import Any
 
 from parcost import (
     Formula,
-    KernelModel,
     Operator,
     Real,
     Study,
@@ -26,7 +25,6 @@ from parcost import (
     pure_function,
 )
 from parcost.numeric import any_of, minimum, where
-from parcost_plugins.kernels import attention
 from parcost_plugins.kernels.rates import (
     KernelMachine,
     explain_matmul,
@@ -37,42 +35,31 @@ from parcost_plugins.kernels.rates import (
     result_traffic,
     sizes,
 )
-from parcost_plugins.vocabulary import (
-    Device,
-    FusedAttention,
-    Gemm,
-    KernelChoice,
-    Precision,
-    Stream,
-    Tile,
-)
+from parcost_plugins.kernels.roofline import RooflineKernels
+from parcost_plugins.vocabulary import Device, Gemm, KernelChoice, Precision, Tile
 from parcost_plugins.vocabulary.run_choices import heads_on_vectors, runs_experts_apart
 
 SOURCE = "NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization"
 
 
-class TiledKernels(KernelModel):
+class TiledKernels(RooflineKernels):
     """Matrix products by tile and wave, other operators by memory traffic."""
 
     name = "tiled"
 
     def price(self, operator: Operator, study: Study) -> Formula | None:
         """Return the seconds of one occurrence with its formula."""
-        if isinstance(operator, Gemm):
-            again = "F" if operator.pass_ == "R" else operator.pass_
-            size = (operator.m, operator.n, operator.k, operator.batch)
-            what = (again, operator.role, operator.wide)
-            kernels: Real = 1.0
-            if operator.role == "expert":
-                kernels = where(runs_experts_apart(study) > 0, operator.batch, 1.0)
-            vectors = operator.role == "attention" and heads_on_vectors(study)
-            machine = KernelMachine.from_study(study)
-            return study.query(_product, *machine, *size, *what, kernels, vectors)
-        if isinstance(operator, FusedAttention):
-            return attention.core(operator, study)
-        if isinstance(operator, Stream):
-            return attention.stream(operator, study)
-        return None
+        if not isinstance(operator, Gemm):
+            return super().price(operator, study)
+        again = "F" if operator.pass_ == "R" else operator.pass_
+        size = (operator.m, operator.n, operator.k, operator.batch)
+        what = (again, operator.role, operator.wide)
+        kernels: Real = 1.0
+        if operator.role == "expert":
+            kernels = where(runs_experts_apart(study) > 0, operator.batch, 1.0)
+        vectors = operator.role == "attention" and heads_on_vectors(study)
+        machine = KernelMachine.from_study(study)
+        return study.query(_product, *machine, *size, *what, kernels, vectors)
 
 
 @hookimpl
