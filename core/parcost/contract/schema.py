@@ -103,6 +103,11 @@ class BlockType:
         return complete and self.label == "none" and not self.inside
 
     @cached_property
+    def children(self) -> Sequence[str]:
+        """The attributes that hold inner blocks."""
+        return [name for name, field in self.fields.items() if field.kind == "children"]
+
+    @cached_property
     def needs(self) -> Mapping[str, tuple[str, ...]]:
         """The conditions for attributes to have an effect, by name; the block's come first."""
         every = tuple(text for names, text in self.used_with.items() if not names)
@@ -330,9 +335,8 @@ def block_name(block: object) -> str:
 
 def inner_blocks(block: object) -> Iterator[Any]:
     """Yield the blocks that a block holds."""
-    for name, field in block_type(type(block)).fields.items():
-        if field.kind == "children":
-            yield from getattr(block, name)
+    for name in block_type(type(block)).children:
+        yield from getattr(block, name)
 
 
 def with_inner_blocks(block: object) -> Iterator[Any]:

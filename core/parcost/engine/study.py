@@ -470,15 +470,20 @@ def _usable_algorithms(study: SpecStudy, operation: str, algorithm: str) -> Sequ
 
 
 def _algorithms(study: SpecStudy, operation: str) -> Sequence[Collective]:
+    return tuple(one.for_study(study) for one in _offering(study, operation))
+
+
+def _offering(study: SpecStudy, operation: str) -> Sequence[Collective]:
+    """Return the algorithms that offer *operation*, before they get options from the study."""
     offered = study.plugins.offers("collectives")
-    able = [offered[n][1] for n in sorted(offered, reverse=True)]
-    return tuple(a.for_study(study) for a in able if operation in a.operations)
+    every = [offered[name][1] for name in sorted(offered, reverse=True)]
+    return [one for one in every if operation in one.operations]
 
 
 def _algorithms_named(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
-    known = study.algorithms(operation)
+    offering = _offering(study, operation)
     if algorithm != "auto":
-        return tuple(one for one in known if one.name == algorithm)
+        return tuple(one.for_study(study) for one in offering if one.name == algorithm)
     for plugin, name in study.contributions("library"):
         offered = study.plugins.offers("libraries")
         if name not in offered:
@@ -486,8 +491,8 @@ def _algorithms_named(study: SpecStudy, operation: str, algorithm: str) -> Seque
             study.leave_out(Fault(plugin=plugin, hook="library", message=message), name)
             continue
         has = offered[name][1].algorithms.get(operation, ())
-        return tuple(one for one in known if one.name in has)
-    return tuple(one for one in known if operation not in one.by_name_only)
+        return tuple(one.for_study(study) for one in offering if one.name in has)
+    return tuple(one.for_study(study) for one in offering if operation not in one.by_name_only)
 
 
 def _impossible_call(operation: str, algorithm: str, group: Group) -> Call:

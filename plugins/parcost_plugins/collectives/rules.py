@@ -53,8 +53,7 @@ def _algorithm_checks(study: Study, role: str, name: str) -> Iterator[Check]:
     group = study.group(group_name)
     below = 2.0 ** floor_log2(group.ranks)
     for operation in _USES[role](study):
-        offered = study.algorithms(operation)
-        found = next((a for a in offered if a.name == name), None)
+        found = next(iter(study.candidates(operation, name)), None)
         if found is None:
             yield _operation_check(study, role, name, operation, group)
             continue

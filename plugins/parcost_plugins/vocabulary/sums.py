@@ -13,5 +13,5 @@ def reduction_algorithm(study: Study, algorithm: str) -> str:
 
     It is *algorithm*, or ``auto`` if *algorithm* has no all-reduce.
     """
-    able = algorithm in [known.name for known in study.algorithms("all_reduce")]
+    able = bool(study.candidates("all_reduce", algorithm))
     return algorithm if able else "auto"
