@@ -24,7 +24,7 @@ def test_check_finds_everything_without_evaluating(run: Run) -> None:
     assert "b.par:5:" in done.out
     assert "tp = 3" in done.out
     assert re.fullmatch(
-        r"3 studies checked, \d errors\n`parcost rule [a-z-]+` explains a rule by its id\n",
+        r"3 studies checked, \d errors\n`parcost rule [a-z-]+` explains the rule\n",
         done.err,
     )
 

@@ -47,7 +47,7 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "etp = 3, tp = 1",
             "",
             "expert-width-divide",
-            "an expert hidden size of 2048 is not divisible by etp = 3",
+            "an expert FFN hidden size of 2048 is not divisible by etp = 3",
             "nearest legal: etp = 2 or 4",
         ),
         (
@@ -129,7 +129,7 @@ def test_shared_experts_divide_like_an_mlp(mixture: Mixture) -> None:
     study = mixture("tp = 3, ep = 1, sequence_parallel = on", devices=192)
     assert failures(study) == {
         "shared-width-divide": (
-            "a hidden size of shared experts of 2048 is not divisible by tp = 3",
+            "the FFN hidden size of shared experts, 2048, is not divisible by tp = 3",
             "nearest legal: tp = 2 or 4",
         )
     }

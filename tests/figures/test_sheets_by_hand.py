@@ -216,7 +216,9 @@ def test_room_of_a_state_by_hand() -> None:
     text = (
         RECIPE + "state s { parameters = 30 G, precision = own, capacity = 100 GB, usable = 90 % }"
     )
-    (table,) = [s for _, s in faultless_result(text).sections if s.title == "Widest layer, s"]
+    (table,) = [
+        s for _, s in faultless_result(text).sections if s.title == "Largest layer that fits, s"
+    ]
     assert table.rows[0][1] == pytest.approx((90e9 / 144) ** 0.5)
     assert table.rows[0][2][0] == pytest.approx(7.5e9)
     assert [row[4][0] for row in table.rows] == [90e9] * 4

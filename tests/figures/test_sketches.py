@@ -392,7 +392,9 @@ def test_a_layer_may_be_wider_on_more_tensor_parallel_ranks() -> None:
         "state wide { parameters = 7 G, precision = sixteen, capacity = 80 GB }\n"
     )
     (section,) = (
-        s for _, s in scenario.evaluate().result.sections if s.title == "Widest layer, wide"
+        s
+        for _, s in scenario.evaluate().result.sections
+        if s.title == "Largest layer that fits, wide"
     )
     assert [row[0] for row in section.rows] == [1, 2, 4, 8]
     assert section.rows[0][1] == pytest.approx(20412.4, abs=0.1)

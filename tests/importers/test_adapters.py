@@ -263,7 +263,7 @@ def test_adapters_beside_a_quantized_base_are_bf16_in_trl(more: str, recipe: str
             "axolotl",
             "bf16: true",
             "relora: true",
-            "other than LoRA and QLoRA are not in the language",
+            "other than LoRA and QLoRA are not modeled",
         ),
         ("ms_swift", "--train_type full", "--modules_to_save lm_head", "`modules_to_save`"),
         ("ms_swift", "--train_type full", "--lora_bias all", "`lora_bias`"),

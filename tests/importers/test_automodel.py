@@ -151,9 +151,9 @@ def test_a_setting_of_the_cost_raises_a_question(
         (
             "packed_sequence:",
             "peft: {_target_: a.Prefix, dim: 8}\npacked_sequence:",
-            "adapters other than LoRA and QLoRA are not in the language",
+            "adapters other than LoRA and QLoRA are not modeled",
         ),
-        ("CausalLM", "ImageTextToText", "a vision tower is not in the language"),
+        ("CausalLM", "ImageTextToText", "a vision tower is not modeled"),
         ("packed_sequence:", "flow_matching: {shift: 3}\npacked_sequence:", "diffusion"),
         ("TrainFinetuneRecipeFor", "KnowledgeDistillationRecipeFor", "distillation"),
         (

@@ -251,7 +251,7 @@ def test_state_on_the_host_is_read() -> None:
     [
         (
             {"offload_optimizer": {"device": "nvme"}},
-            "on a disk cannot be written",
+            "on a disk cannot be expressed in a spec",
             '"device": "nvme"',
         ),
         ({"stage": 4}, "stages of ZeRO are 0 to 3", '"stage": 4'),

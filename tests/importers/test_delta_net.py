@@ -75,11 +75,11 @@ def test_layers_with_full_attention(changes: dict[str, Any], attribute: str, val
 @try_each(
     "changes, message",
     [
-        ({"layer_types": ["sliding_attention"] * 8}, "`sliding_attention` are not in the language"),
+        ({"layer_types": ["sliding_attention"] * 8}, "`sliding_attention` are not modeled"),
         ({"layer_types": ["linear_attention"] * 7}, "it lists 7 layers, and the model has 8"),
         ({"attn_output_gate": False}, "only with the value true"),
         ({"full_attention_interval": 0}, "at least 1"),
-        ({"model_type": "qwen3"}, "gated delta net layers are not in the language yet"),
+        ({"model_type": "qwen3"}, "gated delta net layers are not modeled yet"),
     ],
 )
 def test_what_contradicts_the_model_type_is_named(changes: dict[str, Any], message: str) -> None:
@@ -110,7 +110,7 @@ def test_flags_without_the_variant_have_no_effect() -> None:
 def test_another_variant_and_a_missing_size_are_named() -> None:
     text = small(f"{FLAGS}{VARIANT}")
     (problem,) = problems(text.replace("gated_delta_net", "dsa"))
-    assert "`dsa` is not in the language" in problem
+    assert "`dsa` is not modeled" in problem
     found = read_flags(text.replace("--linear-num-key-heads 4", ""))
     assert "model.delta_key_heads" in [one.attribute for one in found.questions]
 

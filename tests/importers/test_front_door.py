@@ -499,7 +499,7 @@ def test_a_log_that_quotes_its_command_is_a_log(run_command: Run) -> None:
                 "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --num-layers 2 "
                 "--hidden-size 64 --rollout-batch-size 32 --n-samples-per-prompt 8\n"
             ),
-            "generation within a training step is not in the language",
+            "generation within a training step is not modeled",
             "the training alone is evaluated from the `config.json` of the trained model",
         ),
         (

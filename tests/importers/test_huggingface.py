@@ -239,13 +239,13 @@ def test_keys_that_depend_on_others(
         ({"model_type": None}, "the file has no `model_type`, which decides norms"),
         (
             {"architectures": ["LlamaForSequenceClassification"]},
-            "`LlamaForSequenceClassification`: a head of classes is not in the language yet",
+            "`LlamaForSequenceClassification`: a classification head is not modeled yet",
         ),
         (
             {"architectures": ["LlamaForCausalLMEagle3"]},
-            "`LlamaForCausalLMEagle3`: a draft of speculative decoding is not in the language yet",
+            "`LlamaForCausalLMEagle3`: a draft model of speculative decoding is not modeled yet",
         ),
-        ({"model_type": "jamba"}, "`jamba`: Mamba layers are not in the language yet"),
+        ({"model_type": "jamba"}, "`jamba`: Mamba layers are not modeled yet"),
         ({"hidden_size": "wide"}, "`hidden_size`: a whole number is expected"),
         ({"hidden_size": [1]}, "`hidden_size`: a whole number is expected"),
         ({"hidden_size": [8, 8, 8, 8]}, "`hidden_size`: a whole number is expected"),
@@ -264,7 +264,7 @@ def test_keys_that_depend_on_others(
         ),
         (
             {"model_type": "qwen3", "layer_types": ["linear_attention"] * 4},
-            "`layer_types`: layers of the kind `linear_attention` are not in the language yet",
+            "`layer_types`: layers of the kind `linear_attention` are not modeled yet",
         ),
         (
             {"model_type": "qwen3_moe", "num_experts": 8, "mlp_only_layers": [4]},
@@ -282,7 +282,7 @@ def test_keys_that_depend_on_others(
             {"num_key_value_heads": 3},
             "`num_key_value_heads`: 8 query heads / 3 KV heads is 2.66667",
         ),
-        ({"index_topk": 2048}, "`index_topk`: sparse attention (DSA) is not in the language yet"),
+        ({"index_topk": 2048}, "`index_topk`: sparse attention (DSA) is not modeled yet"),
         (
             {"model_type": "deepseek_v3", "attention_bias": True},
             "`attention_bias`: parcost models `deepseek_v3` only with the value false",
@@ -330,7 +330,7 @@ def test_keys_of_published_files_that_ask_for_nothing_change_nothing(
     ]
     mixed = {**plain, "attn_type_list": [1] * 61 + [0]}
     (problem,) = HuggingFace().translate("config.json", json.dumps(mixed)).problems
-    assert "linear attention layers are not in the language yet" in problem.message
+    assert "linear attention layers are not modeled yet" in problem.message
 
 
 def test_a_number_of_experts_under_another_name_raises_a_question_with_its_value() -> None:
@@ -344,8 +344,8 @@ def test_a_number_of_experts_under_another_name_raises_a_question_with_its_value
     ("part", "key", "value", "message"),
     [
         ("attn_config", "qk_ln", True, "parcost models `mpt` only with the value false"),
-        ("attn_config", "attn_type", "sparse", "attention of the type `sparse` is not in the"),
-        ("ffn_config", "ffn_type", "mptmoe", "a feed-forward of the type `mptmoe` is not in the"),
+        ("attn_config", "attn_type", "sparse", "attention of the type `sparse` is not modeled"),
+        ("ffn_config", "ffn_type", "mptmoe", "a feed-forward of the type `mptmoe` is not modeled"),
     ],
 )
 def test_parts_of_mpt_that_the_language_lacks_are_errors(
@@ -444,7 +444,7 @@ def test_adapters_and_diffusion_transformers_are_refused_by_name(
     done = run_command("import", "config.json", files={"config.json": json.dumps(config)})
     assert done.code == 2
     assert name in done.err
-    assert "not in the language yet" in done.err
+    assert "not modeled yet" in done.err
 
 
 @pytest.mark.slow

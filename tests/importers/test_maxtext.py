@@ -220,7 +220,7 @@ def test_a_pipeline_is_circular() -> None:
         (
             "ici_context_parallelism: 2\ncontext_parallel_strategy: usp\n",
             "context.algorithm",
-            "`usp` is not modelled",
+            "`usp` is not modeled",
         ),
     ],
 )
@@ -235,8 +235,8 @@ def test_a_setting_of_the_cost_raises_a_question(lines: str, attribute: str, rea
 @try_each(
     "lines, message",
     [
-        ("use_dpo: true\n", "preference optimisation (DPO) is not in the language"),
-        ("use_multimodal: true\n", "towers of vision are not in the language"),
+        ("use_dpo: true\n", "preference optimisation (DPO) is not modeled"),
+        ("use_multimodal: true\n", "vision towers are not modeled"),
         ("use_indexer: true\n", "sparse attention with an indexer"),
         ("lora_input_adapters_path: gs://x\n", "adapters of this tool are not read yet"),
         ("trainable_parameters_mask: ['.*x.*']\n", "frozen parameters"),

@@ -248,7 +248,7 @@ def test_a_script_that_names_its_model_asks_for_it_there() -> None:
     assert asked.attribute == "model"
     assert text[asked.start : asked.end] == "--model-name own-7b"
     (problem,) = Megatron().translate("run.sh", f"{text} --num-latent-frames 81").problems
-    assert "diffusion models are not in the language" in problem.message
+    assert "diffusion models are not modeled" in problem.message
 
 
 def test_a_variable_of_flags_behind_an_unknown_switch_is_no_value() -> None:

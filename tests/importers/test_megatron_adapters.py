@@ -304,7 +304,7 @@ def test_tensor_parallelism_splits_one_matrix_in_swift() -> None:
         ("--lora_alpha 32", "--lora_bias all", "biases that are trained"),
         ("--lora_alpha 32", "--lora_dtype float32", "in the type of the model"),
         ("--lora_alpha 32", "--modules_to_save embed", "modules that are trained beside"),
-        ("--tuner_type lora", "--tuner_type longlora", "this tuner is not in the language"),
+        ("--tuner_type lora", "--tuner_type longlora", "this tuner is not modeled"),
         ("--lora_rank 8", "--lora_rank 0", "a whole number of at least 1 is expected"),
     ],
 )

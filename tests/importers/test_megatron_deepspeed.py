@@ -233,7 +233,7 @@ def test_a_stage_of_zero_is_0_to_3() -> None:
 def test_states_on_a_disk_are_rejected() -> None:
     script = ENGINE.replace("$STAGE}", '3, "offload_param": {"device": "nvme"}}')
     (problem,) = problems(script + small(), "run.sh")
-    assert "state on a disk cannot be written" in problem
+    assert "state on a disk cannot be expressed in a spec" in problem
 
 
 def test_one_expert_of_megatron_deepspeed_is_none() -> None:

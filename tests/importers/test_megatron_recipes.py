@@ -80,7 +80,7 @@ from .megatron_files import (
         ("--cp-comm-type mail", "mail is not known"),
         ("--normalization BatchNorm", "BatchNorm is not known"),
         ("--window-size wide", "two whole numbers are expected"),
-        ("--hybrid-override-pattern M*M*", "Mamba layers are not in the language"),
+        ("--hybrid-override-pattern M*M*", "Mamba layers are not modeled"),
         ("--deepspeed --ds-sequence-parallel-fpdt", "FPDT"),
         ("--use-torch-fsdp2 --use-distributed-optimizer", "cannot be combined with"),
         ("--hidden-dropout often", "a number is expected, but often is given"),
@@ -526,14 +526,14 @@ def test_only_conditions_of_constants_are_followed() -> None:
         ("cfg = own_9b_peft_config()", "the adapters of this recipe are not in parcost's table"),
         ("cfg = _sft_common(); cfg.peft = DoRA(dim=8)", "adapters of the class `DoRA`"),
         ("cfg = qwen3_next_80b_a3b_pretrain_config()", "recipes of Qwen3-Next are not read"),
-        ("cfg = wan_14b_pretrain_config()", "diffusion models are not in the language"),
+        ("cfg = wan_14b_pretrain_config()", "diffusion models are not modeled"),
         (
             'cfg = _pretrain_common(); cfg.model = AutoBridge.from_hf_pretrained("Q/Qwen3-VL-8B")',
-            "vision towers are not in the language",
+            "vision towers are not modeled",
         ),
         (
             "cfg = _pretrain_common(); cfg.model.hybrid_layer_pattern = 'M*M*'",
-            "Mamba layers are not in the language",
+            "Mamba layers are not modeled",
         ),
         ("cfg = _pretrain_common(); cfg.mixed_precision = 'bf16_mixd'", "is not a recipe of mixed"),
     ],
@@ -810,7 +810,7 @@ def test_the_vocabulary_of_a_tokenizer_alone_is_padded(line: str, multiple: str)
 )
 def test_a_recipe_with_muon_is_rejected(body: str) -> None:
     found = Megatron().translate("recipe.py", recipe(body))
-    assert "the optimizer Muon is not in the language" in found.problems[0].message
+    assert "the optimizer Muon is not modeled" in found.problems[0].message
 
 
 def test_values_that_functions_of_another_file_return_raise_questions() -> None:
@@ -862,7 +862,7 @@ def test_a_class_of_a_provider_has_its_sizes(model: str, expected: dict[str, str
         ("NemotronNanoModelProvider9Bv2()", "Mamba layers"),
         ("Nemotron3NanoProvider()", "Mamba layers"),
         ("Ministral3ModelProvider8B()", "vision towers"),
-        ("Llama33NemotronSuper49BProvider()", "layers of several widths"),
+        ("Llama33NemotronSuper49BProvider()", "layers of different sizes"),
     ],
 )
 def test_a_class_of_other_layers_is_rejected_by_name(model: str, message: str) -> None:

@@ -126,7 +126,7 @@ def test_short_sequences_of_ms_swift_are_listed() -> None:
     "change, missing",
     [
         (("--max_length", "--task_type embedding --max_length"), "heads other than that"),
-        (("--tuner_type full", "--tuner_type lora_llm"), "this tuner is not in the language"),
+        (("--tuner_type full", "--tuner_type lora_llm"), "this tuner is not modeled"),
         (("--max_length", "--lora_rank 8 --max_length"), "adapters of this tool are not read"),
         (("sft", "rlhf --rlhf_type dpo"), "preference training"),
     ],
@@ -153,7 +153,7 @@ def test_arguments_in_yaml_are_those_of_a_command() -> None:
     expected = {"model.layers": "4", "layout.zero": "1", "training.precision": "bf16"}
     assert expected.items() <= values(found).items()
     muon = Megatron().translate("a.yaml", ARGUMENTS.replace("TEST", "  --optimizer: muon\nTEST"))
-    assert "the optimizer Muon is not in the language" in muon.problems[0].message
+    assert "the optimizer Muon is not modeled" in muon.problems[0].message
 
 
 RECIPE = """\
@@ -261,7 +261,7 @@ def test_names_that_only_contain_such_a_word_or_in_capitals_are_as_before() -> N
 def test_a_flag_of_a_fork_for_other_training_is_rejected(flag: str) -> None:
     text = f"python pretrain_gpt.py --bf16 {small('--micro-batch-size 1')} "
     messages = " ".join(one.message for one in Megatron().translate("a.sh", text + flag).problems)
-    assert "not in the language" in messages or "adapters of this tool" in messages
+    assert "not modeled" in messages or "adapters of this tool" in messages
     assert (
         not Megatron()
         .translate("a.yaml", ARGUMENTS.replace("TEST", "  --use-lora: false\nTEST"))
@@ -283,16 +283,16 @@ def test_an_optimizer_that_the_configuration_of_deepspeed_names_is_read() -> Non
 @try_each(
     "command, missing",
     [
-        ("python pretrain_mamba.py {}", "Mamba layers are not in the language"),
-        ("python examples/multimodal/train.py {}", "vision towers are not in the language"),
+        ("python pretrain_mamba.py {}", "Mamba layers are not modeled"),
+        ("python examples/multimodal/train.py {}", "vision towers are not modeled"),
         ("python pretrain_t5.py {}", "models with an encoder and a decoder"),
         ("python pretrain_bert.py {}", "the masked batches of BERT"),
         ("python train_rl.py {}", "reinforcement learning"),
-        ("python a.py {} --hybrid-layer-pattern M-M*", "Mamba layers are not in the language"),
+        ("python a.py {} --hybrid-layer-pattern M-M*", "Mamba layers are not modeled"),
         ("python a.py {} --spec megatron.core.models.mamba.mamba_layer_specs s", "Mamba layers"),
         ("python a.py {} --spec my.layers mine", "names layers of another module"),
         ("python a.py {} --optimizer dist_muon", "the optimizer Muon"),
-        ("python a.py {} --experimental-attention-variant dsa", "linear and sparse attention"),
+        ("python a.py {} --experimental-attention-variant dsa", "attention of the kind `dsa`"),
         ("python train.py {} --rollout-batch-size 32 --rm-type math", "generation within"),
     ],
 )

@@ -209,7 +209,7 @@ def test_what_is_not_modelled_is_named() -> None:
     assert set(found) == {
         *("--swap-optimizer", "--reuse-fp32-param", "--use-ascend-coc", "--variable-seq-lengths")
     }
-    assert "not modelled" in found["--swap-optimizer"]
+    assert "not modeled" in found["--swap-optimizer"]
     padded = named_gaps(read(LATENT.replace(" --mla-fa-without-pad", "")))
     assert "--mla-fa-without-pad" in padded["--multi-head-latent-attention"]
 
@@ -222,7 +222,7 @@ def test_what_is_not_modelled_is_named() -> None:
         ("--optimizer-selection fused_ema_adamw", "--optimizer-selection", "two moments"),
         ("--optimizer-selection fused_torch_adamw", "", ""),
         ("--use-ema", "--use-ema", "average of the weights"),
-        ("--moe-permutation-async-comm", "--moe-permutation-async-comm", "not modelled"),
+        ("--moe-permutation-async-comm", "--moe-permutation-async-comm", "not modeled"),
         (
             "--num-experts 4 --moe-grouped-gemm",
             "--moe-grouped-gemm",
@@ -288,7 +288,7 @@ def test_numbers_too_large_are_reported_at_once(flags: str, message: str) -> Non
         ("--spec mindspeed_llm.tasks.models.spec.hunyuan_spec layer_spec", "another module"),
         ("--pipeline-model-parallel-size 2 --num-layer-list 3,4", "8 layers in sum"),
         ("--noop-layers 8", "places from 0 to 8 - 1"),
-        ("--context-parallel-size 2 --context-parallel-algo adaptive_cp_algo", "is not modelled"),
+        ("--context-parallel-size 2 --context-parallel-algo adaptive_cp_algo", "is not modeled"),
         (
             "--num-experts 4 --moe-intermediate-size 64 --moe-ffn-hidden-size 128",
             "and --moe-ffn-hidden-size 128",

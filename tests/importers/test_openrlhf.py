@@ -83,7 +83,7 @@ deepspeed --num_gpus 4 $commands
     (problem,) = read("openrlhf", OPENRLHF, preferences).problems
     assert (
         problem.message
-        == "`../train_dpo.py`: a reference model beside the trained one is not in the language yet"
+        == "`../train_dpo.py`: a reference model beside the trained one is not modeled yet"
     )
 
 

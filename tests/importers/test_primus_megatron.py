@@ -164,7 +164,7 @@ def test_adapters_of_primus_are_one_error_if_they_are_on(enabled: str, errors: i
 
 def test_sharded_experts_of_primus_are_an_error() -> None:
     (problem,) = primus(f"{PRIMUS}      moe_fsep_sharding_degree: 2\n").problems
-    assert "(FSEP) are not in the language" in problem.message
+    assert "(FSEP) are not modeled" in problem.message
 
 
 @pytest.mark.slow
@@ -250,10 +250,10 @@ def test_pipelines_of_primus_are_schedules(lines: str, expected: dict[str, str])
 @try_each(
     "lines, message",
     [
-        (f"{OF_PRIMUS}v-half", "`v-half` is not in the language"),
-        (f"{OF_FORK}{ON_A_V}", "V-Half, which trades time for memory, is not in the language"),
+        (f"{OF_PRIMUS}v-half", "`v-half` is not modeled"),
+        (f"{OF_FORK}{ON_A_V}", "V-Half, which trades time for memory, is not modeled"),
         (f"{OF_FORK}{ON_A_V}{NARROWER}min", "V-Min, which trades time"),
-        (f"{OF_FORK}      enable_1f1b_v: true", "1F1B on a V is not in the language"),
+        (f"{OF_FORK}      enable_1f1b_v: true", "1F1B on a V is not modeled"),
         (f"{OF_FORK}{LIMIT}4\n      num_seq_splits: 2", "splits of a sequence"),
     ],
 )

@@ -424,7 +424,7 @@ def test_a_rule_names_the_key_of_the_file(run_command: Run) -> None:
         ),
         (toml(parallelism='tensor_parallel_degree = "two"'), "a whole number of at least 1"),
         (toml(parallelism="data_parallel_shard_degree = -2"), "is not a number of at least 1"),
-        (pipeline('pipeline_parallel_schedule = "InterleavedZeroBubble"'), "is not modelled"),
+        (pipeline('pipeline_parallel_schedule = "InterleavedZeroBubble"'), "is not modeled"),
         (pipeline("pipeline_parallel_layers_per_stage = 3"), "make 12 stages of 3"),
         (pipeline('pipeline_parallel_split_points = ["norm"]'), "names such as layers.8"),
         (

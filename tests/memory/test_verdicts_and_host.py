@@ -83,7 +83,7 @@ def test_verdicts_say_how_much_of_what(bind: Bind) -> None:
     assert tight.severity == "warning"
     found = diagnose(tight, study)
     assert found.message == "stage 3 needs 79.8 GiB in backward, 105 % of the 76.0 GiB usable"
-    assert found.notes == ("it may run out of memory: a step is tight from 95 to 108 %",)
+    assert found.notes == ("it may run out of memory: tight is 95 to 108 % of the usable memory",)
 
 
 # --- Figures ------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def test_a_checklist_says_what_was_found(bind: Bind) -> None:
     rows = checklist(bind, {})
     memory = rows[ROOM][0][0]
     assert rows == {
-        START_UP: ((1e9, "B"), "yes", "more than 0 MB: ranks x latency x bandwidth"),
+        START_UP: ((1e9, "B"), "yes", "at least 0 MB: ranks x latency x bandwidth"),
         MAY_HIDE: ("on", "yes", ""),
         HIDES: ((0.75, "%"), "no", LARGER),
         ACCUMULATE: (1.0, "no", "one micro-batch: every pass is followed by a reduction"),
@@ -100,7 +100,7 @@ def test_a_bucket_outweighs_what_all_ranks_take_to_start(
 ) -> None:
     """Two ranks of 2 ms each at 1 GB/s: 4 MB."""
     rows = checklist(bind, {"overlap.bucket": bucket, "wire.net.latency": 2e-3})
-    assert rows[START_UP] == ((bucket, "B"), enough, "more than 4 MB: ranks x latency x bandwidth")
+    assert rows[START_UP] == ((bucket, "B"), enough, "at least 4 MB: ranks x latency x bandwidth")
 
 
 @pytest.mark.parametrize(("target", "hides"), [(0.25, "yes"), (0.2, "no")])

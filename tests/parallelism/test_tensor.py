@@ -335,7 +335,7 @@ def test_the_mlp_must_divide() -> None:
     assert failures(study("tp = 4", model=MODEL % (4, 3074, 1024))) == [
         (
             "ffn-divide",
-            "an MLP of width 3074 is not divisible by tp = 4",
+            "an FFN hidden size of 3074 is not divisible by tp = 4",
             "nearest legal: tp = 2",
         )
     ]

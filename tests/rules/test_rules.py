@@ -260,7 +260,7 @@ training {{ sequence = 2048, global_batch = 8 sequences }}
 """
     found = [d.message for d in parcost.load_text(text)[0].check() if d.id == "sparse-peak"]
     says = f"fp8 at {100 * fp8:g} TFLOPS is {fp8:.3g} times fp16 at 100 TFLOPS: dense peaks differ "
-    assert found == doubted * [says + "by 2, so one of them is sparse"]
+    assert found == doubted * [says + "by a factor of 2, so one of them is sparse"]
 
 
 DEVICES = sorted(

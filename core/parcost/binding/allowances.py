@@ -123,7 +123,7 @@ def _problem(
 ) -> Diagnostic | None:
     """Return the error of an invalid allowance, or None."""
     if shape is None:
-        message = f"`parcost: {one_line(said)}` is not an allowance"
+        message = f"`parcost: {one_line(said)}` is not an `allow` comment"
         return problem("malformed-allowance", message, comment, help=_HOW)
     id = shape["id"]
     table = rules().get(id)

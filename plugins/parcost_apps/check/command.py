@@ -80,7 +80,7 @@ def _write_hints(found: Iterable[Diagnostic], suppressions: Sequence[Suppression
         for one in suppressions:
             write_message(f"  {one.diagnostic.id}: {one.reason}")
     if first := next((d.id for d in found), ""):
-        write_message(f"`parcost rule {first}` explains a rule by its id")
+        write_message(f"`parcost rule {first}` explains the rule")
 
 
 def _write(

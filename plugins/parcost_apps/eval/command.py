@@ -53,7 +53,7 @@ _FILE_FORMATS = ("md", "json", "jsonl", "csv", "parquet", "html", "svg", "png")
     type=click.Choice(["execution", "size"]),
     help="Order of the terms in the whole report.  [default: execution]",
 )
-@click.option("--warnings", is_flag=True, help="Print every warning on the short page.")
+@click.option("--warnings", is_flag=True, help="Print every warning on the default screen.")
 @click.option("--compare", is_flag=True, help="Print one table with a column for each study.")
 @click.option(
     "--figures",

@@ -142,7 +142,7 @@ def _check_match(importer: Importer, source: Source, translation: Translation) -
         "import-nothing",
         f"no key of {importer.title} was read in `{source.name}`{also}",
         source.name,
-        "choose another format by `--from`: `parcost import --list` lists them",
+        "choose another format with `--from`: `parcost import --list` lists them",
     )
 
 

@@ -22,7 +22,7 @@ _FSDP_TYPES = "Accelerate 1.12: parameters, messages and buffers of FSDP have on
 _SECTIONS = {"fsdp": "fsdp", "deepspeed": "deepspeed", "megatron_lm": "megatron"}
 _EACH = "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"
 _NO_SYNC = "Accelerate 1.12: no_sync keeps whole gradients up to the last micro-batch"
-GATHERED_WHOLE = "a model that is gathered as a whole cannot be written"
+GATHERED_WHOLE = "a model that is gathered as a whole cannot be expressed in a spec"
 _NO_ORDER = "Accelerate 1.15, transformers 5.24: fsdp_backward_prefetch is NO_PREFETCH"
 _NO_PREFETCH = "PyTorch, fsdp/api.py: without prefetch, backward overlaps no communication"
 _OLD_TRAINER = (
@@ -108,7 +108,7 @@ def _prefetch(found: SettingCollector, *, by_trainer: bool) -> None:
     if key and version == 2:
         found.ignore(key, "FSDP 2 gathers the next layer ahead in any case")
     elif order == "BACKWARD_POST":
-        found.leave_open(key, "layers are gathered ahead of use, as BACKWARD_PRE has it")
+        found.leave_open(key, "layers are gathered before use, as BACKWARD_PRE has it")
     elif order != "NO_PREFETCH" or version == 2 or not again:
         return
     elif by_trainer and not key and version is None:

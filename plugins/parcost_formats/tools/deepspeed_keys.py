@@ -109,7 +109,7 @@ class DeepSpeedKeys:
             found.leave_open(
                 hpz,
                 f"the copy of the parameters that backward gathers within {ranks} ranks (hpZ) "
-                "cannot be written: both gathers are estimated over all ranks",
+                "cannot be expressed in a spec: both gathers are estimated over all ranks",
             )
         self._offload(stage)
 
@@ -275,7 +275,9 @@ class DeepSpeedKeys:
         where = str(found.value(device)).lower()
         if where == _ON_DISK:
             found.problem(
-                device, "state on a disk cannot be written", f'the host\'s memory is "{_ON_CPU}"'
+                device,
+                "state on a disk cannot be expressed in a spec",
+                f'the host\'s memory is "{_ON_CPU}"',
             )
         elif where == _ON_CPU:
             if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:

@@ -280,7 +280,7 @@ def _experts(found: SettingCollector) -> None:
         return
     if (found.whole("model_parallel_size") or 1) > 1:
         reason = "experts split over model-parallel ranks that all have the same tokens are"
-        found.problem(key, f"{reason} not in the language")
+        found.problem(key, f"{reason} not modeled")
         return
     found.set(_MODEL, "experts", digits(count), key)
     if chosen is not None:

@@ -101,7 +101,7 @@ def _model(found: SettingCollector) -> None:
             why = f"{_VERSION}: a checkpoint is loaded in float32"
             found.assume(BLOCK, "weights", "4 B", why)
         if kind != "hf_causal_lm":
-            found.leave_open("model.name", "its layers are taken as those of the checkpoint")
+            found.leave_open("model.name", "its layers are modeled as those of the checkpoint")
         return
     if adapters := found.keys_below("model.peft_config"):
         found.problem(adapters[0], f"adapters of `{kind}` are not read")
@@ -168,7 +168,7 @@ def _experts(found: SettingCollector, kind: str) -> None:
         found.assume("routing", "capacity_factor", "1", "MegaBlocks: moe_capacity_factor is 1")
     key = f"{section}moe_weight_parallelism"
     if found.value(key):
-        found.problem(key, "experts whose weights are split over ranks are not in the language")
+        found.problem(key, "experts whose weights are split over ranks are not modeled")
 
 
 def _biases(found: SettingCollector, norm: str) -> None:

@@ -197,14 +197,14 @@ def _rest(found: SettingCollector) -> None:
         found.set("training", "flash_attention", "off", "attention")
         for key in ("float32_qk_product", "float32_logits"):
             if found.switch(key):
-                found.leave_open(key, "scores of fp32 cannot be written")
+                found.leave_open(key, "scores of fp32 cannot be expressed in a spec")
     factor = _number_or_none(found.value("capacity_factor"))
     is_dense = found.switch("sparse_matmul") is False
     if factor is not None and factor > 0:
         found.set("routing", "capacity_factor", f"{factor:g}", "capacity_factor")
     elif is_dense:
         reason = "without `capacity_factor` every expert computes every token"
-        found.problem("sparse_matmul", f"{reason}, which is not in the language")
+        found.problem("sparse_matmul", f"{reason}, which is not modeled")
     text = str(found.value("compile_topology", ""))
     match = re.fullmatch(r"(v[4-9][ep]?)-(\d{1,6})", text)
     known = _TABLE["topologies"].get(match[1]) if match else None

@@ -84,7 +84,7 @@ def _shards(
     if wide and sliced and _is_tpu(found) and degrees["replicas"] == 1:
         found.lack(
             "num_slices",
-            "one slice is taken: write `sharding { shard = N }`, the devices of a slice, for more",
+            "one slice is used: write `sharding { shard = N }`, the devices of a slice, for more",
             "sharding.shard",
         )
     elif not wide and degrees["shards"] > 1 and (beyond or degrees["replicas"] > 1):
@@ -117,7 +117,7 @@ def _context(found: SettingCollector) -> None:
         found.set("context", "algorithm", _STRATEGIES[name], key)
     else:
         answers = [f"--set context.algorithm={one}" for one in _STRATEGIES.values()]
-        found.ask("context.algorithm", f"`{name}` is not modelled", answers, key)
+        found.ask("context.algorithm", f"`{name}` is not modeled", answers, key)
 
 
 def _pipeline(found: SettingCollector, stages: int, layers: int | None) -> int:

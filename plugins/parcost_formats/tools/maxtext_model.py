@@ -208,7 +208,7 @@ def _attention(found: SettingCollector, block: str, decoder: str) -> None:
     if window and ("full_every" in _TABLE["decoders"][decoder] or kind == "local_sliding"):
         found.set(block, "window", digits(window), "sliding_window_size")
     if kind in ("chunk", "compressed", "block_diffusion"):
-        found.problem("attention_type", f"attention of type `{kind}` is not in the language")
+        found.problem("attention_type", f"attention of type `{kind}` is not modeled")
     behind = [key for key in ("use_post_attn_norm", "use_post_ffw_norm") if found.switch(key)]
     if behind:
         found.set(block, "norms", str(2 + len(behind)), behind[0])

@@ -515,7 +515,9 @@ class _NeMoReader:
             if method is not None and found.value(method) == "block" and number:
                 found.set("recompute", "layers", str(number), key)
             elif number > 1:
-                found.leave_open(key, f"checkpoints of {number} layers cannot be written")
+                found.leave_open(
+                    key, f"checkpoints of {number} layers cannot be expressed in a spec"
+                )
         modules = self._key("recompute_modules", _MODELS)
         if modules is not None:
             found.leave_open(modules, "write the block `recompute`: norms, activation, mlp, moe")

@@ -180,7 +180,7 @@ def _recompute(found: SettingCollector) -> None:
         found.assume("training", "recompute", "none", f"{_VERSION}: no {key}")
     elif every is None:
         answers = [f"--set training.recompute={one}" for one in ("full", "selective", "none")]
-        found.ask("training.recompute", f"`{strategy}` is not in the language", answers, key)
+        found.ask("training.recompute", f"`{strategy}` is not modeled", answers, key)
     else:
         found.set("training", "recompute", "full", key)
         if every > 1:

@@ -55,14 +55,14 @@ def unsupported_message(part: str) -> str:
     """Return the message that a feature is not supported, by the language or by the importer.
 
     >>> unsupported_message("adapters")
-    'adapters other than LoRA and QLoRA are not in the language yet'
+    'adapters other than LoRA and QLoRA are not modeled yet'
     >>> unsupported_message("lora")
     'LoRA of this kind of job is not read yet'
     """
     rules = table("unsupported")
     if part in rules["unread"]:
         return f"{rules['unread'][part]} not read yet"
-    return f"{rules['parts'][part]} not in the language yet"
+    return f"{rules['parts'][part]} not modeled yet"
 
 
 def unsupported_help(part: str) -> str:

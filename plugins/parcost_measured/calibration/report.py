@@ -118,7 +118,7 @@ def _page(report: CalibrationReport) -> Iterator[Item]:
         for text in report.passed:
             yield Line(text)
     if report.unmodelled:
-        yield Heading(f"Not modelled: {len(report.unmodelled):,} rows")
+        yield Heading(f"Not modeled: {len(report.unmodelled):,} rows")
         for flaw in report.unmodelled[:_MOST]:
             yield Line(flaw.text)
 

@@ -80,7 +80,8 @@ _MOST_REPORTED = 50
     metavar="LIMIT",
     help="Exit with 1 if the limit is exceeded: 'mape > 10 %', 'p90 of torchtitan > 20 %', "
     "'memory mape > 8 %', 'rejected > 1 %', 'coverage < 85 %', 'half-width of MoE > 15 %', "
-    "'regret > 3 %', 'pairs < 95 %'. May be repeated.",
+    "'regret > 3 %' (time lost by choosing the predicted best layout), 'pairs < 95 %' (pairs of "
+    "layouts in the measured order). May be repeated.",
 )
 @click.option(
     "--use",

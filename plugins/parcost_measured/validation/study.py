@@ -791,7 +791,9 @@ def write(row: RunRow) -> StudyText:
         raise UnmodelledError(message)
     kind = (row.model.attn_type or "mha").lower()
     if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):
-        raise UnmodelledError(f"attention of the kind `{row.model.attn_type}` cannot be written")
+        raise UnmodelledError(
+            f"attention of the kind `{row.model.attn_type}` cannot be expressed in a spec"
+        )
     if re.search(_ADAPTERS, f"{row.source} {row.notes} {row.extra.get('task') or ''}"):
         raise UnmodelledError("adapters (LoRA) of a row are not read yet")
     facts = Facts(row, entry)

@@ -130,7 +130,7 @@ def _basis(found: ObservedErrors, spread: tuple[Real, str] | None, note: str) ->
     kind = {"any": "", "dense": "dense ", "experts": "MoE "}[found.model]
     models = "model" if found.models == 1 else "models"
     of = ", ".join(filter(None, (found.family, found.framework)))
-    wider = "" if spread is None else "; wider, as this device has none"
+    wider = "" if spread is None else "; widened: no runs on this device"
     return (
         f"{found.runs:,.0f} runs of {found.models:,.0f} {kind}{models}{f' ({of})' if of else ''} "
         f"took {found.low:.2f} to {found.high:.2f} x predicted{wider}{note}"
@@ -139,7 +139,7 @@ def _basis(found: ObservedErrors, spread: tuple[Real, str] | None, note: str) ->
 
 def _source(found: ObservedErrors) -> str:
     """Return a description of the runs in *found*."""
-    kind = {"any": "", "dense": "dense", "experts": "with experts"}[found.model]
+    kind = {"any": "", "dense": "dense", "experts": "MoE"}[found.model]
     said = ", ".join(filter(None, (kind, found.family, found.framework)))
     models = "model" if found.models == 1 else "models"
     runs = f"measured / predicted of {found.runs:,} runs of {found.models:,} {models}"

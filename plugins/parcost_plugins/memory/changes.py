@@ -106,7 +106,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
         rows=[_row(base, fix) for fix in found],
         notes=[
             *(notes if pairs else []),
-            "each change alone; `host`: memory on the host of one device",
+            "each change alone; `host`: host memory per device",
         ],
         lead=_LEAD,
         command=found[0].study.command,

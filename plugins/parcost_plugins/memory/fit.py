@@ -67,7 +67,9 @@ def outcome_checks(study: Study, outcome: Outcome) -> list[Check]:
             "memory-tight",
             (needs <= limits.fitting) | (needs > limits.most),
             "cluster.device",
-            notes=("it may run out of memory: a step is tight from {tight:g} to {most:g} %",),
+            notes=(
+                "it may run out of memory: tight is {tight:g} to {most:g} % of the usable memory",
+            ),
             factor=inf,
             verdict="tight in memory",
             inputs=inputs,

@@ -70,7 +70,7 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
     parts = [key for section in own.get("rejected", ()) for key in found.keys_below(section)]
     for key in parts:
         if found.value(key) not in (None, False, 0, "", "false", "none", [], {}):
-            what = "this part of adapters is not in the language yet"
+            what = "this part of adapters is not modeled yet"
             found.problem(key, what, "plain LoRA and QLoRA are read")
     key = next((one for one in own["rank"] if one in found), "")
     rank = found.whole(key) if key else own.get("rank_default")

@@ -177,7 +177,7 @@ def _list_adapter_kernels(keys: TrainerKeys) -> None:
     named = any(key in found for key in _ADAPTER_KERNELS)
     is_fsdp_1 = bool(found.keys_below("fsdp_config")) and keys.fsdp_version == 1
     if not (named or is_fsdp_1 or found.value("rl") or found.value("trust_remote_code")):
-        reason = "axolotl 0.19 turns fused kernels of adapters on, which are not modelled"
+        reason = "axolotl 0.19 turns fused kernels of adapters on, which are not modeled"
         found.lack(_ADAPTER_KERNELS[0], reason, "")
 
 
@@ -202,7 +202,7 @@ def _read_experts(keys: TrainerKeys) -> None:
         plugin = "axolotl.integrations.expert_parallel.ExpertParallelPlugin"
         found.problem(key, "it needs its plugin", f"`plugins: [{plugin}]`")
     elif keys.is_sharded or (found.whole("dp_shard_size") or 1) > 1:
-        what = "experts that are left out of the sharding of other weights are not in the language"
+        what = "experts that are left out of the sharding of other weights are not modeled"
         found.problem(key, what, "without FSDP and DeepSpeed the job is read")
     else:
         found.set("layout", "ep", digits(degree), key)

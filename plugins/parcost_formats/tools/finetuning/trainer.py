@@ -437,7 +437,7 @@ class TrainerKeys:
         }
         others = [one for one, backend in backends.items() if backend != "inductor"]
         for one in others:
-            found.leave_open(one, "compilers other than inductor are not modelled")
+            found.leave_open(one, "compilers other than inductor are not modeled")
         if on and key and not others:
             found.set("kernels", "mode", "compiled", key)
         elif named and not others:
@@ -643,7 +643,7 @@ def list_optimizer(found: SettingCollector, key: str) -> None:
     """List an optimizer other than AdamW in fp32, because AdamW is assumed."""
     name = str(found.value(key, "AdamW"))
     if name.lower() not in ("adam", "adamw", "fused_adam", "fusedadam"):
-        found.leave_open(key, f"AdamW with states in fp32 is taken, not {name}")
+        found.leave_open(key, f"AdamW with states in fp32 is assumed, not {name}")
 
 
 def unknown_count(job: JobKeys) -> tuple[str, ShellField] | None:

@@ -135,7 +135,7 @@ def _full_of_types(count: int, types: Any, why: str, known: Sequence[str]) -> La
     kinds = _layer_kinds("layer_types", types, count, known)
     others = {kind for kind in kinds if kind != _FULL}
     if len(others) > 1:
-        raise LayerError("layer_types", "windows and chunks in one model are not in the language")
+        raise LayerError("layer_types", "windows and chunks in one model are not modeled")
     found = [i for i, kind in enumerate(kinds) if kind == _FULL]
     return Layers(found, "layer_types", why, next(iter(others), ""))
 
@@ -214,9 +214,7 @@ def _layer_kinds(key: str, values: Any, count: int, known: Sequence[str]) -> lis
         raise LayerError(key, _length(len(values), count))
     for value in values:
         if value not in known:
-            raise LayerError(
-                key, f"layers of the kind `{str(value)[:40]}` are not in the language yet"
-            )
+            raise LayerError(key, f"layers of the kind `{str(value)[:40]}` are not modeled yet")
     return values
 
 

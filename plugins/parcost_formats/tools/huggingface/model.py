@@ -30,7 +30,7 @@ from parcost_formats.tools.huggingface.layers import (
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.tables import is_listed, unknown_words, value_of_pattern
 
-ABSENT = "not in the language yet"
+ABSENT = "not modeled yet"
 _MOST_UNKNOWN = 2000  # keys; a configuration has some tens
 _CORE = ("layers", "hidden", "heads", "vocabulary")
 #: Attributes that no file states layer by layer.

@@ -450,7 +450,7 @@ def list_other_options(draft: Draft, options: Iterable[Option]) -> None:
         elif option.name in known_flags():
             draft.ignore(option, "not used by this model")
         elif is_known(option.name):
-            draft.leave(option, option.unread or "its effect on a cost is not modelled")
+            draft.leave(option, option.unread or "its effect on a cost is not modeled")
             _question_fork(draft, option)
         else:
             strange.append(option)

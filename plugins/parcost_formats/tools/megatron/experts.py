@@ -153,9 +153,7 @@ def _dispatcher(options: ToolOptions) -> None:
     elif backend.text in _BACKENDS:
         draft.set("routing.dispatcher", _BACKENDS[backend.text], backend)
     else:
-        draft.problem(
-            backend, f"`{backend.text}` is not modelled", "supported: deepep and hybridep"
-        )
+        draft.problem(backend, f"`{backend.text}` is not modeled", "supported: deepep and hybridep")
 
 
 def _capacity(options: ToolOptions) -> None:

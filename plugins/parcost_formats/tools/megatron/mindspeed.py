@@ -264,7 +264,7 @@ class _MindSpeed:
         word = _TABLE["contexts"].get(option.text.strip("'\""))
         if word is None:
             known = f"known: {', '.join(_TABLE['contexts'])}"
-            self._draft.problem(option, f"`{option.text[:40]}` is not modelled", known)
+            self._draft.problem(option, f"`{option.text[:40]}` is not modeled", known)
             return
         self._options["cp_comm_type"] = option.evolve(name="cp_comm_type", texts=(word,))
         self._repeated_heads(word, option)
@@ -365,9 +365,7 @@ class _MindSpeed:
         if twice is not None and single:
             self._draft.ignore(twice, "optimizer state is kept once")
         elif twice is not None:
-            why = (
-                "optimizer state is kept twice, by halves of the data-parallel ranks: not modelled"
-            )
+            why = "optimizer state is kept twice, by halves of the data-parallel ranks: not modeled"
             self._draft.leave(twice, why)
         kind = self._options.get("optimizer_selection")
         if kind is not None and kind.text.strip("'\"") not in _TABLE["optimizers"]:

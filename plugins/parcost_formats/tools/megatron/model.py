@@ -270,7 +270,7 @@ def _delta_net(options: ToolOptions) -> None:
         why = "it has no effect without --experimental-attention-variant"
         options.ignore((*sizes, "linear_attention_freq"), why)
     elif variant.text != "gated_delta_net":
-        why = f"attention of the kind `{variant.text[:40]}` is not in the language: it comes later"
+        why = f"attention of the kind `{variant.text[:40]}` is not modeled yet"
         draft.problem(variant, why, "known: gated_delta_net")
     else:
         for name, path in sizes.items():

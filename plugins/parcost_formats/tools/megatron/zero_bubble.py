@@ -38,15 +38,15 @@ def read_zero_bubble(options: ToolOptions, pp: int, chunks: int | None) -> None:
         options.skip(name, f"{_PATCH} decides")
     splits = options.get("num_seq_splits")
     if splits is not None and options.whole("num_seq_splits", 1) != 1:
-        options.draft.problem(splits, "splits of a sequence in a pipeline are not in the language")
+        options.draft.problem(splits, "splits of a sequence in a pipeline are not modeled")
     if options.on(_OTHER) and (option := options.get(_OTHER)):
-        options.draft.problem(option, "1F1B on a V is not in the language", "zb_v is")
+        options.draft.problem(option, "1F1B on a V is not modeled", "`zb_v` is supported")
     elif options.on(_V) and (option := options.get(_V)):
         options.skip(_PLAIN, f"--{_V.replace('_', '-')} decides")
         setup = options.get(_SETUP)
         word = setup.text if setup else "half" if of_primus else "zb"
         if word != "zb":
-            why = f"V-{word.title()}, which trades time for memory, is not in the language"
+            why = f"V-{word.title()}, which trades time for memory, is not modeled"
             options.draft.problem(setup or option, why, "`zb` (ZB-V) is supported")
         _set(options, option, "zb_v", chunks)
     elif options.on(_PLAIN) and (option := options.get(_PLAIN)):
@@ -65,7 +65,7 @@ def _algorithm(options: ToolOptions, chunks: int | None) -> None:
     if kind is None:
         known = ", ".join(_RULES["algorithms"])
         options.draft.problem(
-            named or option, f"`{word[:40]}` is not in the language", f"{known} are"
+            named or option, f"`{word[:40]}` is not modeled", f"supported: {known}"
         )
     elif kind != "interleaved":  # as Megatron-LM runs chunks
         _set(options, named or option, kind, chunks)

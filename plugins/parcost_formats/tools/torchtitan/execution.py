@@ -132,7 +132,7 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
         base, option, why = _read_float8(options, base, converters, why)
     else:
         if converters is not None and narrow:
-            message = "FP8 products between layers that compute in float32 are not in the language"
+            message = "FP8 products between layers that compute in float32 are not modeled"
             draft.problem(converters, message, "without the converter the job is read")
         for one in map(options.get, (_GATHER, _RECIPE)):
             if one is not None:

@@ -214,7 +214,7 @@ def _pipeline(options: TitanOptions, pp: int, layers: int | None) -> int:
         return 1
     word = _TABLE["old_schedules"].get(option.text, option.text) if option is not None else "1F1B"
     if option is not None and word not in schedules:
-        message = f"`{option.text[:40]}` is not modelled"
+        message = f"`{option.text[:40]}` is not modeled"
         draft.problem(option, message, f"known: {', '.join(schedules)}")
         return 1
     found = schedules[word]

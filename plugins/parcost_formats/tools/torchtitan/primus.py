@@ -77,7 +77,7 @@ class _JobReader:
     def _decides(self, option: Option) -> bool:
         """Return whether a field is of torchtitan and set; list it in the draft if it is not."""
         if option.key == _NARROW_ATTENTION and option.value is True:
-            why = "attention of Primus-Turbo in 8 bits is not in the language"
+            why = "attention of Primus-Turbo in 8 bits is not modeled"
             answers = ["--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp8_torchao"]
             self._draft.ask("precision", why, answers, option)
         elif option.key.startswith(_TURBO):

@@ -32,8 +32,8 @@ _SEARCHED = (1e-3, 1e3)  # times the present bandwidth
 _GRID = 61  # points of each of two passes
 
 _RATIO = (
-    "busy / compute: busy seconds of the level / seconds of compute; above 1 it cannot be hidden "
-    "completely"
+    "busy / compute: busy seconds of the level / seconds of compute; above 1 transfers cannot be "
+    "hidden completely"
 )
 _WOULD_DO = (
     "sufficient: the lowest bandwidth of a port with a step time within {slack:.0%} of an "

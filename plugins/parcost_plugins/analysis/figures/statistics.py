@@ -80,7 +80,7 @@ def sizes(study: Study) -> Iterator[Figure]:
             "routed experts / experts per token",
             "",
             "E / k",
-            note="parameters / compute of their layers",
+            note="routed parameters / routed parameters that a token uses",
         )
 
 

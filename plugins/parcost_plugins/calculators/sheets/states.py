@@ -42,10 +42,10 @@ def tables(study: Study) -> Iterator[Section]:
             row = (tp, widest, (elements, "G"), (elements * each, "GB"), (memory, "GB"))
             rows.append(row)
         yield Section(
-            title=f"Widest layer, {block_name(sheet)}",
-            columns=("tp", "hidden size", "parameters", "state of a layer", "on a rank"),
+            title=f"Largest layer that fits, {block_name(sheet)}",
+            columns=("tp", "hidden size", "parameters", "model state of the layer", "per rank"),
             rows=rows,
-            notes=["12 h^2 parameters of a layer; its activations come on top"],
+            notes=["a layer has 12 h^2 parameters; activations are not included"],
         )
 
 

@@ -51,7 +51,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
             "transfer time of a bucket exceeds its latency",
             (bucket, "B"),
             _yes_or_no(bucket >= least),
-            f"more than {least / 1e6:.3g} MB: ranks x latency x bandwidth",
+            f"at least {least / 1e6:.3g} MB: ranks x latency x bandwidth",
         ),
         (
             "gradient reduction overlaps with backward",

@@ -42,7 +42,7 @@ def divisibility(study: Study) -> Iterator[Check]:
         (
             "ffn-divide",
             where(heads, model.ffn % tp, 0.0) == 0,
-            "an MLP of width {ffn} is not divisible by tp = {tp}",
+            "an FFN hidden size of {ffn} is not divisible by tp = {tp}",
         ),
     ]
     for id_, holds, message in rules:
