@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import accumulate
 from typing import Any, TypeAlias
@@ -37,17 +37,19 @@ def lower_bound(
     orders = [order for _, order in plan.orders]
     fused = all(order.fused for order in orders)
     way = [b + w for b, w in zip(times.B, times.W, strict=True)] if fused else times.B
-    longest = total(f + b for f, b in zip(times.F, way, strict=True))
-    after = _so_far(way)
-    for d, end in enumerate(ends(plan, times, micro_batches)):
-        longest = maximum(longest, end + after[min(order.last[d] for order in orders)])
+    alike_ways = _count_alike((1.0, pair) for pair in zip(times.F, way, strict=True))
+    longest = total(n * (f + b) for n, (f, b) in alike_ways)
+    last = [min(order.last[d] for order in orders) for d in range(len(plan.held))]
+    after = _so_far(way[: max(last)])
+    for end, x in zip(ends(plan, times, micro_batches), last, strict=True):
+        longest = maximum(longest, end + after[x])
     return longest
 
 
 def ends(plan: PipelinePlan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
     """Return the earliest end of each device in seconds: the first arrival plus all of its work."""
     firsts = [min(order.first[d] for _, order in plan.orders) for d in range(len(plan.held))]
-    own, before = device_seconds(plan, times, micro_batches), _so_far(times.F)
+    own, before = device_seconds(plan, times, micro_batches), _so_far(times.F[: max(firsts)])
     return [before[first] + seconds for first, seconds in zip(firsts, own, strict=True)]
 
 
@@ -55,6 +57,15 @@ def _so_far(seconds: Sequence[Real]) -> Sequence[Real]:
     """Return the cumulative sums of *seconds*, from 0 on."""
     start: Real = 0.0
     return list(accumulate(seconds, initial=start))
+
+
+def _count_alike(doings: Iterable[tuple[Real, tuple[Real, ...]]]) -> _Doings:
+    """Return the passes with equal seconds as one, as often as all of them."""
+    found: dict[tuple[int, ...], tuple[Real, tuple[Real, ...]]] = {}
+    for often, seconds in doings:
+        key = tuple(map(id, seconds))
+        found[key] = (found[key][0] + often if key in found else often), seconds
+    return list(found.values())
 
 
 def device_seconds(
@@ -76,6 +87,8 @@ def device_seconds(
             (plan.shares[k], (times.F[x], times.B[x], times.W[x]))
             for k, x in ((k, plan.stage[k]) for k in held)
         ]
+        if micro_batches is not None:
+            passes = _count_alike(passes)
         stages = {plan.stage[k] for k in held}
         pairs: _Doings = [
             (plan.pair_count(d, x, y), (times.F[x], times.B[y], times.W[y], times.pair(x, y)))

@@ -63,12 +63,10 @@ class PipelinePlan:
 
     @orders.default
     def _orders(self) -> Sequence[tuple[float, Order]]:
-        m = self.pipeline.micro_batches
+        m: Any = self.pipeline.micro_batches
         if not is_array(m):
             return [(float(m), self._order(m))]
-        import numpy as np
-
-        found = [(float(value), self._order(value)) for value in np.unique(m)]
+        found = [(float(n), self._order(n)) for n in sorted(set(m.reshape(-1)))]
         if len({(order.stage, order.device) for _, order in found}) > 1:
             message = f"schedule `{self.schedule.name}` moves stages when m changes"
             raise OrderError(message)

@@ -7,6 +7,7 @@ rejected early, as a fault of its plugin.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,7 @@ def fits_shape(value: Any, points: tuple[int, ...]) -> bool:
     return value.__class__ in _PLAIN or broadcasts(_shape(value), points)
 
 
+@lru_cache(maxsize=4096)
 def broadcasts(shape: tuple[int, ...], over: tuple[int, ...]) -> bool:
     """Return whether an array of *shape* broadcasts to shape *over* without enlarging it.
 

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from parcost.search.scored_layouts import ScoredLayouts
 
 
+def any_alike(left: NDArray[np.bool_], *values: Any) -> NDArray[np.bool_]:
+    """Return where any of the layouts *left* is, with size 1 for choices that no value reads."""
+    apart = np.broadcast_shapes(*map(np.shape, values))
+    apart = (1,) * (left.ndim - len(apart)) + apart
+    alike = tuple(k for k in range(left.ndim - 1) if apart[k] == 1)
+    found: NDArray[np.bool_] = np.any(left, axis=alike, keepdims=True)
+    return found
+
+
 class LayoutBounds:
     """The layouts of one structure and schedule that are *left*, with lower bounds of their *cost*.
 
@@ -23,10 +32,7 @@ class LayoutBounds:
     def __init__(self, bound: ScoredLayouts, cost: Any, left: NDArray[np.bool_]) -> None:
         self.place, self.index, self.bound = bound.place, bound.index, bound
         known = (cost, bound.seconds, bound.bytes_)
-        apart = np.broadcast_shapes(*(np.shape(value) for value in known))
-        apart = (1,) * (left.ndim - len(apart)) + apart
-        alike = tuple(k for k in range(left.ndim - 1) if apart[k] == 1)
-        self._left: Any = left.any(axis=alike, keepdims=True)
+        self._left = any_alike(left, *known)
         self._alike = left.size // self._left.size  # layouts with one bound
         self._cost, self._seconds, self._bytes = (
             np.broadcast_to(value, self._left.shape) for value in known

@@ -34,7 +34,7 @@ class Mesh:
         """Return the mesh of flattened *axes*; one dimension only if they are not a full grid."""
         values = [np.asarray(numbers) for _, numbers in axes]
         count = len(values[0]) if values else 1
-        sizes = tuple(len(np.unique(numbers)) for numbers in values)
+        sizes = tuple(len(set(numbers.tolist())) for numbers in values)
         if prod(sizes) != count:
             return Mesh((count,))
         for k, numbers in enumerate(values):
@@ -64,7 +64,7 @@ class Mesh:
         for kept in points:
             occurs[kept] = True
         where = np.unravel_index(np.flatnonzero(occurs), self.sizes)
-        return Mesh(self.sizes, [np.unique(axis) for axis in where])
+        return Mesh(self.sizes, [np.flatnonzero(np.bincount(axis)) for axis in where])
 
     def places(self, structure: int, points: NDArray[np.intp]) -> Places:
         """Return the mesh indices of *points* of a structure."""

@@ -101,8 +101,9 @@ class ReplayQueue:
 
         The ranking keeps one layout per combination, so *most* combinations exclude all others.
         """
-        _, first = np.unique(self._points[self._next :] % self.shape[-1], return_index=True)
-        leading = np.sort(first)[:most] + self._next
+        degrees = (self._points[self._next :] % self.shape[-1]).tolist()
+        first = {point: i for i, point in reversed([*enumerate(degrees)])}
+        leading = np.sort([*first.values()])[:most] + self._next
         for values in (self._points, self._costs):
             values[self._next :] = np.concatenate(
                 [values[leading], np.delete(values, leading)[self._next :]]

@@ -25,6 +25,7 @@ from parcost.engine.shapes import fits_shape, memory_limits_of
 from parcost.engine.study import count_fault
 from parcost.records import replace_values
 from parcost.search.axis_kinds import PROBES
+from parcost.search.bounds import any_alike
 from parcost.search.group_terms import GroupAnswers, PluginAnswers, TermTable, release_each
 from parcost.search.memory_bounds import peak_memory
 from parcost.search.mesh import Places, join_places
@@ -50,6 +51,7 @@ from parcost.search.stage_loads import StageLoads, StructureLoads
 from parcost.search.term_arrays import (
     Windows,
     at_points,
+    mask,
     merge_terms,
     select_choice,
     take,
@@ -118,8 +120,9 @@ class Scores:
         for index in self._positions:
             legal = self._select_schedule(structure.legal, index)
             if legal.any():
-                bound = np.where(legal, self._serial_bound(place, index), np.inf)
-                found = np.minimum(found, bound.min(axis=choices))
+                bound = self._serial_bound(place, index)
+                here = np.where(any_alike(legal, bound), bound, np.inf)
+                found = np.minimum(found, here.min(axis=choices))
         for serial, pick in self._all.serial_work(place, self.group.places(place)):
             found = np.where(serial.may_not_end(pick) | np.isnan(found), -np.inf, found)
         return found
@@ -151,8 +154,8 @@ class Scores:
             counts: Sequence[tuple[Any, Any]] = [(row, None)]
             if row.__class__ is StageCounts:
                 counts, _ = self._row_counts(place, index, row)
-            for count, mask in counts:
-                here = seconds if mask is None else seconds * self._all.holds(mask)
+            for count, chosen in counts:
+                here = seconds if chosen is None else seconds * self._all.holds(chosen)
                 each = count if isinstance(count, tuple) else (count,) * stages
                 yield pass_, kernels, each, here
 
@@ -270,11 +273,11 @@ class Scores:
         self, part: ScoredPart, hook: str, plugin: Plugin, term: Any
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield a term with counts by virtual stage, once for each set of counts."""
-        for count, mask in self._counts_of(part, hook, term.count, [(plugin, term)]):
+        for count, chosen in self._counts_of(part, hook, term.count, [(plugin, term)]):
             amounts: dict[str, Any] = {}
-            if mask is not None:
+            if chosen is not None:
                 names = ("bytes_", "of_activations") if hook == "memory" else ("seconds",)
-                holds = part.select(mask)
+                holds = part.select(chosen)
                 amounts = {name: np.where(holds, getattr(term, name), 0.0) for name in names}
             yield plugin, replace_values(term, {"count": count, **amounts})
 
@@ -515,24 +518,24 @@ class Scores:
         read, by_part = variants.counts(row, self._where(index), self._choice, known)
         self._row_reads[row] = read
         _, stages = self._sizes(place, index)
-        found: dict[Any, NDArray[np.bool_]] = {}
+        found: list[Any] = []
         problems: list[Any] = []
-        shape = [n if k in read else 1 for k, n in enumerate(variants.shape)]
-        for part, (count, problem) in by_part.items():
+        for count, problem in by_part.values():
             if problem:
                 problems.append(problem)
-                continue
-            if isinstance(count, tuple) and len(count) != stages:
+            elif isinstance(count, tuple) and len(count) != stages:
                 problems.append(count)
-                continue
-            mask = found.setdefault(count, np.zeros((*shape, 1), dtype=bool))
-            where = [0] * len(shape)
-            for k, i in zip(read, part, strict=True):
-                where[k] = i
-            mask[tuple(where)] = True
+            elif count not in found:
+                found.append(count)
+        same = len(found) == 1 and not problems
+
+        def where(count: Any) -> NDArray[np.bool_] | None:
+            holds = {part: own == count for part, (own, _) in by_part.items()}
+            return None if same else mask(read, holds, variants.shape, 1)
+
         counts = [
-            (count, None if mask.all() else mask)
-            for count, mask in found.items()
+            (count, where(count))
+            for count in found
             if (any(count) if isinstance(count, (tuple, list)) else count)
         ]
         return counts, problems

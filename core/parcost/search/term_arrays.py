@@ -121,9 +121,6 @@ def _of_one(
     where = _AnswerIndex(read, by_part, shape, distinct, rank)
     for members in kinds.values():
         plugin, first = next(iter(members.values()))
-        if len(distinct) == 1:
-            yield plugin, _lift_term(first, len(shape), rank)
-            continue
         terms = {number: term for number, (_, term) in members.items()}
         yield plugin, replace_values(first, _numbers(terms, len(distinct), where))
 
@@ -177,22 +174,19 @@ def _numbers(terms: Mapping[int, Any], count: int, where: _AnswerIndex) -> dict[
 
 
 def _spread(values: Mapping[int, Any], count: int, where: _AnswerIndex, name: str) -> Any:
-    if name in _RATES or len(values) == count:
-        first, *others = values.values()
-        if all(other is first for other in others):
-            return lift(first, where.index.ndim, where.rank)
-        if (one := _one([first, *others])) is not None:
-            return one
-    distinct: dict[Any, tuple[int, Any]] = {}
-    keys = {id(value): _content(value) for value in values.values()}
     nothing = _NUMBERS[name]
+    known = [*values.values()]
+    if len(known) < count and name not in _RATES:
+        known.append(nothing)
+    keys = {id(value): _content(value) for value in known}
+    if len({*keys.values()}) == 1:
+        return lift(known[0], where.index.ndim, where.rank)
+    distinct: dict[Any, tuple[int, Any]] = {}
     numbers = []
     for answer in range(count):
         value = values.get(answer, nothing)
         key = keys.get(id(value), nothing)
         numbers.append(distinct.setdefault(key, (len(distinct), value))[0])
-    if len(distinct) == 1:
-        return lift(value, where.index.ndim, where.rank)
     rows = np.empty((len(distinct), *_shape_of(values.values(), where.rank)))
     for row, value in distinct.values():
         rows[row] = value
@@ -207,15 +201,6 @@ def _content(value: Any) -> Any:
 def _shape_of(values: Iterable[Any], rank: int) -> tuple[int, ...]:
     """Return the broadcast shape of *values*, with at least *rank* dimensions."""
     return np.broadcast_shapes((1,) * rank, *{np.shape(value) for value in values})
-
-
-def _one(values: Sequence[Any]) -> float | None:
-    """Return the number if all *values* are equal plain numbers, else None."""
-    first = values[0]
-    plain = isinstance(first, (float, int)) and all(
-        isinstance(v, (float, int)) and v == first for v in values
-    )
-    return first if plain else None
 
 
 def _type(term: Any) -> Any:
@@ -395,17 +380,6 @@ def _counts_with(term: Any, numbers: Mapping[str, Any]) -> bool:
         return True
     amounts = (numbers.get(n, getattr(term, n)) for n in _numbers_of(_type(term)) if n in _AMOUNTS)
     return any(np.any(amount) for amount in amounts)
-
-
-def _lift_term(term: Any, choices: int, rank: int) -> Any:
-    numbers: dict[str, Any] = {}
-    for name in _numbers_of(_type(term)):
-        value = getattr(term, name)
-        if getattr(value, "ndim", 0):
-            numbers[name] = lift(value, choices, rank)
-    if series := _several(term):
-        numbers[series] = tuple(lift(v, choices, rank) for v in getattr(term, series))
-    return replace_values(term, numbers) if numbers else term
 
 
 def _kind(term: Any, windows: Windows) -> Any:
