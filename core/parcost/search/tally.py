@@ -100,7 +100,9 @@ def result_of(
         if tally.interrupted:
             raise KeyboardInterrupt
         raise SpecError([*_reasons(space, tally, verdicts), *plugins_failed(space, faults)])
-    front = [_evaluate(space, candidate.values, objective) for candidate in faster(tally.front)]
+    listed = [layout.values for layout in ranked]
+    further = [c.values for c in faster(tally.front) if c.values not in listed]
+    front = [_evaluate(space, values, objective) for values in further]
     pareto_front = pareto([*exact, *(one.layout for one in front if one.layout is not None)])
     whole = tally.looked == space.count()
     return SearchResult(
