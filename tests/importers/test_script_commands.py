@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -52,5 +53,19 @@ def test_trainings_of_megatron_list_their_lines(run_command: Run) -> None:
     first = f"torchrun pretrain_gpt.py {ARGUMENTS}\n"
     text = first + first.replace("--num-layers", "--x 1 \\\n  --num-layers") + first
     done = run_command("check", "run.sh", files={"run.sh": text})
-    assert "choose one by its line: run.sh:1 | run.sh:3" in done.out
+    assert "choose one by its line: run.sh:1 | run.sh:2" in done.out
     assert run_command("import", "run.sh:3", files={"run.sh": text}).code == 0
+
+
+def test_commands_of_one_variable_are_chosen_by_their_own_lines(run_command: Run) -> None:
+    """The words of a variable stand in another line than the commands that have it."""
+    start = "$LAUNCH pretrain_gpt.py $M --tensor-model-parallel-size"
+    launch = f'LAUNCH="torchrun --nproc-per-node 8"\nM="{ARGUMENTS}"\n'
+    text = f"{launch}{start} 1\n{start} 2\n{start} 4\n"
+    done = run_command("check", "run.sh", files={"run.sh": text})
+    assert "choose one by its line: run.sh:3 | run.sh:4 | run.sh:5" in done.out
+    for line, degree in (("3", "1"), ("4", "2"), ("5", "4")):
+        found = run_command("import", f"run.sh:{line}", files={"run.sh": text})
+        assert found.code == 0
+        assert re.search(rf"tp += {degree}\b", found.out)
+    assert run_command("check", "run.sh:2", files={"run.sh": text}).code == 2

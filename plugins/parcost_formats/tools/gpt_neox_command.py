@@ -88,8 +88,7 @@ def read_command(file: ImportFile) -> NeoxFiles:
     if not started:
         raise FileError("the command of GPT-NeoX is not read")
     if len({tuple(word.text for word in one.arguments) for one in started}) > 1:
-        words = [one.program for one in started]
-        raise several_commands(file, words, "commands of GPT-NeoX")
+        raise several_commands(file, started, "commands of GPT-NeoX")
     launch = started[0]
     script = script.start_from(launch.written, launch.folder)
     found = NeoxFiles(scheduler=script.scheduler, keys=dict(_keys(launch)))

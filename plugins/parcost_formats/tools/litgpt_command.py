@@ -34,8 +34,7 @@ def read_command(file: ImportFile) -> CommandKeys:
     if not found:
         raise FileError("the script has 0 trainings of LitGPT, and one is expected")
     if len(found) > 1:
-        words = [call.words[at] for call, at in found]
-        raise several_commands(file, words, "trainings of LitGPT")
+        raise several_commands(file, [call for call, _ in found], "trainings of LitGPT")
     ((call, at),) = found
     script = script.start_from(call.written, call.folder)
     program = call.words[at + 1]

@@ -46,7 +46,7 @@ def read_command(file: ImportFile) -> CommandKeys:
     if not calls:
         raise FileError("the script has 0 commands of MaxText, and one is expected")
     if len(calls) > 1:
-        raise several_commands(file, [call.words[0] for call in calls], "commands of MaxText")
+        raise several_commands(file, calls, "commands of MaxText")
     words = [  # a command may be one word, which another script starts
         one
         for word in (*calls[0].words, *calls[0].conditional)

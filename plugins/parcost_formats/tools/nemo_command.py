@@ -52,7 +52,7 @@ def read_command(file: ImportFile) -> NeMoRecipe:
     started = launches(script)
     found = [one for one in started if _PROGRAM.search(one.name) or _names_recipe(one)]
     if len({tuple(word.text for word in one.arguments) for one in found}) > 1:
-        raise several_commands(file, [one.program for one in found], "commands of NeMo")
+        raise several_commands(file, found, "commands of NeMo")
     if not found:
         message = "the script has 0 commands of NeMo, and one is expected"
         match = _PROGRAM.search(file.text) or _FACTORY.search(file.text)

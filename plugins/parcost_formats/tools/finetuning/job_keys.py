@@ -70,7 +70,7 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:
     if len({_relevant_words(one, rules) for one in found}) > 1:
         decided = [answer for one in found if one.decision for answer in one.decision.answers]
         help = f"choose one: {' | '.join(dict.fromkeys(decided))}" if decided else ""
-        distinct = {tuple(word.text for word in one.arguments): one.program for one in found}
+        distinct = {tuple(word.text for word in one.arguments): one for one in found}
         error = several_commands(file, [*distinct.values()], f"commands of {title}")
         error.help = help or error.help
         raise error

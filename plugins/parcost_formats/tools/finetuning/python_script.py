@@ -249,8 +249,8 @@ def find_started_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | No
             words = (launch.name, *(word.text for word in launch.arguments))
             found[words] = launch, evolve(file, name=launch.name, text=text)
     if len(found) > 1:
-        places = [launch.program for launch, _ in found.values()]
-        raise several_commands(file, places, "programs with a trainer")
+        commands = [launch for launch, _ in found.values()]
+        raise several_commands(file, commands, "programs with a trainer")
     return read_started_job(script, *next(iter(found.values()))) if found else None
 
 

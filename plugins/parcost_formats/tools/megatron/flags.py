@@ -72,25 +72,24 @@ def command_line(file: ImportFile) -> CommandLine:
     words = open_words(calls[0].words)
     swift = _is_swift(words)
     line = _read(*_split(words, calls[0].conditional), valued=swift)
-    others = {
-        (field.start, field.end): field
+    others = [
+        call
         for call in calls[1:]
         if [word.text for word in open_words(call.words)] != [word.text for word in words]
-        for field in [next(filter(_is_known, [*open_words(call.words), *call.conditional]))]
-    }
+    ]
     answers = dict.fromkeys(
         answer for call in calls if call.decision for answer in call.decision.answers
     )
-    help = help_to_choose(file, [words[0], *others.values()])
+    help = help_to_choose(file, [calls[0], *others])
     help = f"choose one: {' | '.join(answers)}" if answers else help
     twice = [
         ImportProblem(
             message="an earlier command has arguments of Megatron-LM too",
-            start=field.start,
-            end=field.end,
+            start=start,
+            end=end,
             help=help,
         )
-        for field in others.values()
+        for start, end in dict.fromkeys(call.place for call in others)
     ]
     line = _with_empty_variables(line, script, file.text)
     script = script.start_from(calls[0].written, calls[0].folder)

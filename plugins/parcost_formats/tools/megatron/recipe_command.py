@@ -28,9 +28,15 @@ from parcost_formats.tools.megatron.bridge import (
 from parcost_formats.tools.megatron.flags import CommandLine, read_launcher
 from parcost_formats.tools.python_code import UnreadValue
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
-from parcost_formats.tools.shell.launches import launches
+from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.script_files import read_script_file, several_commands
-from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, ShellField, list_places
+from parcost_formats.tools.shell.scripts import (
+    ARGUMENTS,
+    Script,
+    ScriptCall,
+    ShellField,
+    list_places,
+)
 from parcost_formats.tools.tables import is_listed, table
 from parcost_formats.tools.unsupported import unsupported_help, unsupported_message
 from parcost_formats.tools.yaml_text import read_value
@@ -74,6 +80,7 @@ class _Started(NamedTuple):
     launcher: Sequence[ShellField]
     arguments: Sequence[ShellField]
     conditional: Sequence[ShellField]
+    command: ScriptCall | ScriptLaunch
 
 
 class _Flag(NamedTuple):
@@ -94,7 +101,7 @@ def read_recipe_command(file: ImportFile) -> RecipeCommand:
     if not started:
         raise FileError("the command of Megatron-Bridge is not read")
     if len({tuple(word.text for word in one.arguments) for one in started}) > 1:
-        raise several_commands(file, [one.program for one in started], f"commands of {VERSION}")
+        raise several_commands(file, [one.command for one in started], f"commands of {VERSION}")
     launch = started[0]
     flags, entries, strays = _arguments([*launch.arguments, *launch.conditional])
     names = {
@@ -152,7 +159,7 @@ def _file_entries(
 def _programs(script: Script) -> Sequence[_Started]:
     """Return the programs that train a recipe, scripts of shell among them."""
     found = [
-        _Started(one.program, one.launcher, one.arguments, one.conditional)
+        _Started(one.program, one.launcher, one.arguments, one.conditional, one)
         for one in launches(script)
         if one.name.rpartition("/")[2] in (_PROGRAM, *_SUBMITTERS)
     ]
@@ -161,7 +168,7 @@ def _programs(script: Script) -> Sequence[_Started]:
         at = next((at for at, name in enumerate(names) if name in _SUBMITTERS), None)
         if at is not None and names[at].endswith(".sh") and "--recipe" in names:
             words = call.words[at + 1 :]
-            found.append(_Started(call.words[at], call.words[:at], words, call.conditional))
+            found.append(_Started(call.words[at], call.words[:at], words, call.conditional, call))
     return found
 
 

@@ -324,8 +324,9 @@ class CommandReader(FileEditor):
         words = [*self._ahead, *fields]
         folder = self._folder.lstrip("?")
         files = self._files_of_launch()
-        self.layer.commands.append(ScriptCommand(words, environment, files=files, folder=folder))
-        del node
+        span = self.source.place(node.start, node.end)
+        command = ScriptCommand(words, span, environment, files=files, folder=folder)
+        self.layer.commands.append(command)
         return UNDECIDED
 
     def _read_in_wrapper(self, fields: list[list[Piece]], wrap: list[Piece]) -> Decision:

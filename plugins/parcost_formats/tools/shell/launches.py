@@ -40,7 +40,7 @@ class ScriptLaunch(NamedTuple):
     tests add. *decision* is the test that the launch itself depends on. *environment* are
     assignments ahead of the command. *written* are the texts of files that the script writes by
     here-documents before it, by path. *folder* is where it is executed, from the folder of the
-    script.
+    script. *place* are the characters of the file at which the command stands.
     """
 
     kind: str
@@ -53,6 +53,7 @@ class ScriptLaunch(NamedTuple):
     decision: Decision | None
     written: Mapping[str, ShellField]
     folder: str
+    place: tuple[int, int]
 
 
 def launches(script: Script) -> Sequence[ScriptLaunch]:
@@ -138,6 +139,7 @@ def find_launch(call: ScriptCall) -> ScriptLaunch | None:
         call.decision,
         call.written,
         call.folder,
+        call.place,
     )
 
 

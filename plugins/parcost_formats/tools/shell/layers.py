@@ -27,9 +27,11 @@ class ScriptCommand(NamedTuple):
 
     *files* are the texts that the script writes into files before the command, by variable name.
     *folder* is where it is executed, from the folder of the script; "" for that, or if not known.
+    *place* are the characters of the file at which it stands.
     """
 
     words: Sequence[ShellValue]
+    place: tuple[int, int]
     environment: Sequence[tuple[str, ShellValue]] = ()
     decision: Decision | None = None
     files: Mapping[str, Variable | None] = MappingProxyType({})

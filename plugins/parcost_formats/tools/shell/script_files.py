@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from parcost import ImportFile
-from parcost_formats.tools.file_importer import FileError, error_at
-from parcost_formats.tools.shell.launches import find_launch
+from parcost_formats.tools.file_importer import FileError
+from parcost_formats.tools.shell.launches import ScriptLaunch, find_launch
 from parcost_formats.tools.shell.scripts import Script, ScriptCall, read_script
-from parcost_formats.tools.shell.values import ShellField
+
+_Command: TypeAlias = ScriptCall | ScriptLaunch
 
 #: Programs that train nothing, by parts of their paths, unless a part says that they train.
 _CHORE = re.compile(
@@ -43,8 +45,7 @@ def read_script_file(file: ImportFile) -> Script:
         kept = [call for call in started if chosen.isdecimal() and _is_at(file, call, chosen)]
         if not kept and started:
             message = f"`{file.name}:{chosen}`: the script starts no program on such a line"
-            lines = help_to_choose(file, [call.words[0] for call in started])
-            raise error_at(started[0].words[0], message, lines)
+            raise FileError(message, *started[0].place, help=help_to_choose(file, started))
     else:
         chores = [call for call in started if _is_chore(call)]
         kept = [call for call in started if call not in chores] or started
@@ -52,15 +53,15 @@ def read_script_file(file: ImportFile) -> Script:
     return script._replace(commands=[one for one in script.commands if id(one) not in dropped])
 
 
-def several_commands(file: ImportFile, words: Sequence[ShellField], what: str) -> FileError:
-    """Return an error for several commands; *words* has one word of each, *what* names them."""
-    message = f"the script has {len(words)} {what}, and one is expected"
-    return error_at(words[1], message, help_to_choose(file, words))
+def several_commands(file: ImportFile, commands: Sequence[_Command], what: str) -> FileError:
+    """Return an error for several *commands*; *what* names them."""
+    message = f"the script has {len(commands)} {what}, and one is expected"
+    return FileError(message, *commands[1].place, help=help_to_choose(file, commands))
 
 
-def help_to_choose(file: ImportFile, words: Iterable[ShellField]) -> str:
-    """Return how to choose one of several commands, of each of which *words* has a word."""
-    lines = dict.fromkeys(_line(file, word.start) for word in words)
+def help_to_choose(file: ImportFile, commands: Iterable[_Command]) -> str:
+    """Return how to choose one of several commands."""
+    lines = dict.fromkeys(_line(file, command.place[0]) for command in commands)
     if len(lines) < 2:  # a loop, or a function that is called twice
         return "keep only one of them in the file"
     return "choose one by its line: " + " | ".join(f"{file.name}:{line}" for line in lines)
@@ -71,9 +72,9 @@ def _line(file: ImportFile, at: int) -> int:
 
 
 def _is_at(file: ImportFile, call: ScriptCall, line: str) -> bool:
-    """Return whether a command has words on a line, or on lines that continue it."""
-    places = [place for word in call.words for place in (word.start, word.end)]
-    return len(line) < 9 and _line(file, min(places)) <= int(line) <= _line(file, max(places))
+    """Return whether a command stands on a line, or on lines that continue it."""
+    first, last = (_line(file, at) for at in call.place)
+    return len(line) < 9 and first <= int(line) <= last
 
 
 def _is_chore(call: ScriptCall) -> bool:

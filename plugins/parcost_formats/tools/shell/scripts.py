@@ -180,7 +180,8 @@ class ScriptCall(NamedTuple):
 
     *environment* are assignments ahead of it. *decision* is the test on which it depends, if any.
     *written* are the texts of files that the script writes before it, by path. *folder* is where it
-    is executed, from the folder of the script; "" for that, or if it is not known.
+    is executed, from the folder of the script; "" for that, or if it is not known. *place* are the
+    characters of the file at which it stands, and words of variables stand elsewhere.
     """
 
     words: Sequence[ShellField]
@@ -189,6 +190,7 @@ class ScriptCall(NamedTuple):
     decision: Decision | None
     written: Mapping[str, ShellField]
     folder: str
+    place: tuple[int, int]
 
 
 def read_script(
@@ -340,6 +342,7 @@ class _ScriptReader(BuiltinReader):
             command.decision,
             written,
             command.folder,
+            command.place,
         )
 
 

@@ -84,8 +84,7 @@ def read_command(file: ImportFile) -> TitanCommand:
     if not found:
         raise FileError("the command of torchtitan is not read")
     if len({tuple(word.text for word in arguments) for _, _, arguments in found}) > 1:
-        words = [arguments[0] for _, _, arguments in found]
-        raise several_commands(file, words, "commands of torchtitan")
+        raise several_commands(file, [call for call, _, _ in found], "commands of torchtitan")
     call, launcher, arguments = found[0]
     script = script.start_from(call.written, call.folder)
     given = {one.name: one for one in _arguments(arguments)}
