@@ -140,6 +140,12 @@ def test_a_script_of_nemo_2_that_trains_twice_is_an_error() -> None:
     assert problem.message == "the script trains twice"
 
 
+def test_an_object_of_a_recipe_may_be_in_itself() -> None:
+    inside = "    recipe.trainer.strategy.parent = recipe\n    return recipe"
+    found = recipe_of(RECIPE.replace("    return recipe", inside))
+    assert settings(found) == settings(recipe_of(RECIPE))
+
+
 def test_a_degree_that_is_code_in_a_recipe_of_nemo_2_raises_a_question() -> None:
     found = recipe_of(RECIPE.replace("parallel_size=tp", "parallel_size=args.tp"))
     assert [one.attribute for one in found.questions] == ["layout.tp"]

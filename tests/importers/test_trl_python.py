@@ -198,6 +198,64 @@ def test_what_is_not_followed_is_an_error(old: str, new: str, message: str) -> N
     assert message in the_problem(FULL, (old, new))
 
 
+GIVEN = "kw = {'max_length': 2048, 'bf16': True}\n    "
+
+
+@pytest.mark.parametrize(
+    ("change", "sequence"),
+    [
+        ("kw.update(max_length=8192)", 8192),
+        ("kw.setdefault('max_length', 4096)", 2048),
+        ("del kw['max_length']", 1024),
+        ("kw.update(json.load(file))", None),
+        ("kw = {**kw, **json.load(file)}", None),
+        ("kw |= json.load(file)", None),
+        ("kw[name()] = 8192", None),
+        ("kw.pop(name())", None),
+        ("kw.clear()", None),
+    ],
+)
+def test_changes_of_unpacked_arguments(change: str, sequence: int | None) -> None:
+    """A change that is not followed leaves no argument as it was."""
+    found = read(
+        QLORA,
+        ("arguments = SFTConfig(", f"{GIVEN}{change}\n    arguments = SFTConfig(**kw,"),
+        ("        max_length=2048,\n", ""),
+        ("        bf16=True,\n", ""),
+    )
+    if sequence is None:
+        assert "arguments that code unpacks are not followed" in [
+            one.message for one in found.problems
+        ]
+    else:
+        assert settings(found)["training.sequence"] == str(sequence)
+
+
+@pytest.mark.parametrize("change", ["targets.extend(more())", "targets.pop()", "targets[0] = 'k'"])
+def test_changes_of_a_list_that_are_not_followed_are_errors(change: str) -> None:
+    targets = '["q_proj", "v_proj"]'
+    made = f"targets = {targets}\n    {change}\n    adapters = LoraConfig("
+    found = the_problem(QLORA, (targets, "targets"), ("adapters = LoraConfig(", made))
+    assert found.startswith("`lora_target_modules`")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "x = 1\n" + "x = (x, x)\n" * 60,
+        "x = {}\n" + "x = {'a': x, 'b': x}\n" * 60,
+        "x = {}\nx['a'] = x\n",
+        "x = {}\ny = {'a': x}\nx['b'] = y\n",
+        "x = LoraConfig()\n" + "x = LoraConfig(a=x, b=x)\n" * 60,
+        "x = LoraConfig()\nx.a = x\n",
+    ],
+)
+def test_values_that_share_parts_are_read_once(made: str) -> None:
+    """Their parts, counted each time, are more than a computer can look at."""
+    found = read(QLORA, ("RANK = 32\n", made), ("r=RANK", "r=x"))
+    assert found.problems
+
+
 @pytest.mark.parametrize("argument", ["use_dora=True", "layers_to_transform=[1]", 'bias="all"'])
 def test_an_argument_of_adapters_that_is_not_modeled_is_an_error(argument: str) -> None:
     message = the_problem(QLORA, ("r=RANK", f"r=RANK, {argument}"))

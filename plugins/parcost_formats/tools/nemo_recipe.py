@@ -35,6 +35,7 @@ _TRAINED = ("model", "data", "trainer")  # their first parameters
 _STARTERS = ("run", "add")  # `run.run(recipe)` and `experiment.add(recipe)` of NeMo-Run
 _PACKAGES = ("nemo.", "megatron.")  # whose classes are read
 _MOST_KEYS = 5_000
+_DEEPEST = 30  # objects in objects
 _LIBRARY = table("nemo_recipes")
 _FIRST = ("dir", "name")  # arguments of every recipe, in this order
 _ADAPTERS = "lora"  # the default of finetune_recipe
@@ -155,6 +156,9 @@ def _is_recipe(function: Function) -> bool:
 
 def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
     """Yield the values of an entity by dotted key, nested ones included."""
+    if prefix.count(".") > _DEEPEST:  # an object may be in itself
+        yield prefix, Cell(UnreadValue("it is nested too deeply"), entity.node, "")
+        return
     kind = Cell(f"nemo.{entity.kind}", entity.node, "")
     yield f"{prefix}_target_", kind
     for name, cell in entity.cells.items():

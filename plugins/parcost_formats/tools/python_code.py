@@ -28,6 +28,8 @@ UNPACKED = "**"
 _DEEPEST = 12  # calls of functions of the file
 _MOST_STEPS = 50_000  # statements and expressions
 _OF_SETATTR = 3  # arguments
+_MOST_LISTS = 1000  # lists and dictionaries in a value
+_PARTS_OF_STEP = 100  # elements of a value that are looked at in the time of a step
 #: The kind of an object that code uses before anything has made it.
 IMPLIED = "object"
 BUILTINS = ("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance", "list")
@@ -209,6 +211,11 @@ class Follower:
                 raise _Returned(found)
             elif isinstance(statement, ast.Expr):
                 self.value(statement.value, names)
+            elif isinstance(statement, ast.Delete):
+                for target in statement.targets:
+                    if isinstance(target, ast.Subscript):
+                        pop = ast.Attribute(target.value, "pop")
+                        self.value(ast.Call(pop, [target.slice], []), names)
 
     # Statements
 
@@ -298,7 +305,11 @@ class Follower:
             owner = self.value(target.value, names)
             key = self.value(target.slice, names)
             if isinstance(owner, dict) and isinstance(key, str):
-                self._set(owner, key, value)
+                self._set(owner, key, self._limit(value, owner))
+            elif isinstance(owner, dict) and _key(key) is None:
+                self._doubt(owner)
+            elif isinstance(owner, list):
+                owner.append(UnreadValue(_CODE))
 
     def put(self, entity: Entity, name: str, cell: Cell) -> None:
         """Set an attribute of an entity."""
@@ -333,12 +344,12 @@ class Follower:
         if isinstance(node, ast.Attribute):
             return self._attribute(node, names)
         if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-            return [self.value(one, names) for one in node.elts]
+            return self._limit([self.value(one, names) for one in node.elts])
         if isinstance(node, ast.Dict):
-            return self._dictionary(node, names)
+            return self._limit(self._dictionary(node, names))
         if isinstance(node, ast.BinOp):
             left, right = self.value(node.left, names), self.value(node.right, names)
-            return combine(node.op, _known_value(left), _known_value(right))
+            return self._limit(combine(node.op, _known_value(left), _known_value(right)))
         if isinstance(node, ast.Call):
             return self._call(node, names)
         return self._logic(node, names)
@@ -368,7 +379,7 @@ class Follower:
             if isinstance(owner, dict) and key is not None and key in owner:
                 return owner[key]
         elif isinstance(node, ast.ListComp):
-            return self._comprehension(node, names)
+            return self._limit(self._comprehension(node, names))
         raise UnreadError(_CODE)
 
     def _comprehension(self, node: ast.ListComp, names: dict[str, Any]) -> list[Any]:
@@ -406,8 +417,7 @@ class Follower:
         for key, value in zip(node.keys, node.values, strict=True):
             one = self.value(value, names)
             if key is None:
-                if isinstance(one, dict):
-                    found.update(one)
+                found.update(one if isinstance(one, dict) else _doubtful(found, one))
                 continue
             name = _key(self.value(key, names))
             if name is not None:
@@ -437,12 +447,17 @@ class Follower:
                 call = CodeCall(name or node.func.attr, node, arguments, keywords)
                 return self._library.method(owner, call)
             if isinstance(owner, dict):
-                return self._of_dictionary(owner, node.func.attr, arguments)
+                given = {key: one.value for key, one in keywords.items()}
+                return self._of_dictionary(owner, node.func.attr, arguments, given)
             if isinstance(owner, str) and node.func.attr in ("upper", "lower") and not arguments:
                 return getattr(owner, node.func.attr)()
             if isinstance(owner, list) and node.func.attr == "append" and self._log is None:
-                owner += arguments
+                owner += [self._limit(one, owner) for one in arguments]
                 return None
+            if isinstance(owner, list) and node.func.attr not in ("index", "count", "copy"):
+                known = self._log is None and node.func.attr == "extend" and len(arguments) == 1
+                added = arguments[0] if known else None
+                owner += added if isinstance(added, list) else [UnreadValue(_CODE)]
         if name == "setattr" and len(arguments) == _OF_SETATTR and isinstance(arguments[0], Entity):
             owner, attribute, value = arguments
             if isinstance(attribute, str):
@@ -452,22 +467,37 @@ class Follower:
         real = self.aliases.get(name, bound.name if isinstance(bound, DottedName) else name)
         return self._library.call(self, CodeCall(real, node, arguments, keywords))
 
-    def _of_dictionary(self, owner: dict[str, Any], name: str, arguments: list[Any]) -> Any:
+    def _of_dictionary(
+        self, owner: dict[str, Any], name: str, arguments: list[Any], given: Mapping[str, Any]
+    ) -> Any:
+        """Return the result of a method of a dictionary, which is unknown after other methods."""
         key = arguments[0] if arguments else None
-        if name in ("get", "pop") and isinstance(key, str):
-            found = owner.get(key, arguments[1] if len(arguments) > 1 else None)
+        if name == "copy":
+            return dict(owner)
+        if name in ("keys", "values", "items"):
+            raise UnreadError(_CODE)
+        if name in ("get", "pop", "setdefault") and isinstance(key, str):
+            rest = owner.get(UNPACKED, arguments[1] if len(arguments) > 1 else None)
+            found = owner.get(key, rest)
             if name == "pop" and key in owner:
                 if self._log is not None:
                     self._log.append((owner, key, owner[key]))
                 owner.pop(key)
+            elif name == "setdefault" and key not in owner:
+                self._set(owner, key, self._limit(found, owner))
             return found
-        if name == "update" and isinstance(key, dict):
-            for one, value in key.items():
-                self._set(owner, one, value)
+        if name == "update" and isinstance(key, (dict, type(None))):
+            for one, value in {**(key or {}), **given}.items():
+                self._set(owner, one, self._limit(value, owner))
             return None
-        if name == "copy":
-            return dict(owner)
+        if name != "get":
+            self._doubt(owner)
         raise UnreadError(_CODE)
+
+    def _doubt(self, owner: dict[str, Any], why: str = _CODE) -> None:
+        """Make all values of a dictionary unknown, after a change that is not followed."""
+        for key, value in _doubtful(owner, UnreadValue(why)).items():
+            self._set(owner, key, value)
 
     def _bound(
         self, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Cell]
@@ -489,6 +519,19 @@ class Follower:
         if isinstance(value, Entity):  # an object of a class is true; a function may return any
             return value.kind.rpartition(".")[2][:1].isupper() or None
         return bool(value)
+
+    def _limit(self, value: Any, owner: Any = None) -> Any:
+        """Return a value, unknown if it has its *owner* or many lists: they may share parts."""
+        left, count = [value], 0
+        while left:
+            one = left.pop()
+            parts = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+            left += [part for part in parts if isinstance(part, (list, dict))]
+            count += 1
+            self._steps += len(parts) // _PARTS_OF_STEP
+            if one is owner is not None or count > _MOST_LISTS:
+                return UnreadValue("it has itself, or too many lists, in it")
+        return value
 
     def _step(self) -> None:
         self._steps += 1
@@ -539,6 +582,14 @@ def _uncertain(last: Any, found: Sequence[Any], why: str) -> Any:
     values = [one.value if isinstance(one, Cell) else one for one in found if one is not None]
     unread = UnreadValue(why, choices=values)
     return Cell(unread, last.node, last.key, last.why) if isinstance(last, Cell) else unread
+
+
+def _doubtful(values: Mapping[str, Any], change: Any) -> dict[str, Any]:
+    """Return the values of a dictionary after the update by an unknown one, which has a reason."""
+    why = change.why if isinstance(change, UnreadValue) else _CODE
+    return {key: UnreadValue(why, one) for key, one in values.items()} | {
+        UNPACKED: UnreadValue(why)
+    }
 
 
 def _are_equal(one: Any, other: Any) -> bool:
@@ -692,15 +743,25 @@ def _constant(name: str, node: ast.expr, names: Mapping[str, Any]) -> Any:
         return UnreadValue(f"the default of `{name}` is code, and none is run")
 
 
+def entities_in(entity: Entity, but: str = "") -> list[Entity]:
+    """Return an entity and those in its attributes, except of a kind; several may have the same."""
+    found, left = {entity}, [entity]
+    for one in left:
+        inner = [cell.value for cell in one.cells.values() if isinstance(cell.value, Entity)]
+        new = [part for part in dict.fromkeys(inner) if part.kind != but and part not in found]
+        found.update(new)
+        left += new
+    return left
+
+
 def doubt_cells(follower: Follower, entity: Entity, why: str, sure: str = "") -> None:
     """Mark all attributes set in an entity so far as uncertain, except those of a kind *sure*."""
-    for name, cell in list(entity.cells.items()):
-        if isinstance(cell.value, Entity):
-            if cell.value.kind != sure:
-                doubt_cells(follower, cell.value, why, sure)
-        elif name != "hf" and cell.value is not None and not isinstance(cell.value, UnreadValue):
-            doubtful = Cell(UnreadValue(why, cell.value), cell.node, cell.key, cell.why)
-            follower.put(entity, name, doubtful)
+    for one in entities_in(entity, sure):
+        for name, cell in list(one.cells.items()):
+            known = not isinstance(cell.value, (Entity, UnreadValue)) and cell.value is not None
+            if name != "hf" and known:
+                doubtful = Cell(UnreadValue(why, cell.value), cell.node, cell.key, cell.why)
+                follower.put(one, name, doubtful)
 
 
 def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:

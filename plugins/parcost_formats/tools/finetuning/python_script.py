@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -22,12 +22,14 @@ from parcost_formats.tools.finetuning.notebook import NotebookText
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.python_code import (
     BUILTINS,
+    UNPACKED,
     Cell,
     CodeCall,
     CodeLibrary,
     Entity,
     Follower,
     UnreadValue,
+    entities_in,
     option_defaults,
 )
 from parcost_formats.tools.python_values import (
@@ -65,7 +67,7 @@ class _Library(CodeLibrary):
         self.doubts: list[tuple[ast.AST, str]] = []
         self.notes: list[CodeCall] = []
         self.follower: Follower | None = None
-        self._used: dict[int, tuple[Entity, Mapping[str, Any]]] = {}
+        self._used: Sequence[tuple[Entity, Mapping[str, Any]]] = ()
         self._rules = table("trl")["python"]
 
     def call(self, follower: Follower, call: CodeCall) -> Any:
@@ -100,7 +102,7 @@ class _Library(CodeLibrary):
             made = Entity(kind, call.node, cells)
             if kind not in _TRAINERS:
                 return made
-            self._used = dict(_objects(made))
+            self._used = [(one, dict(one.cells)) for one in entities_in(made)]
             made = _copy(made, {})
             self.trainers.append(made)
             return made
@@ -111,7 +113,7 @@ class _Library(CodeLibrary):
 
     def late_changes(self) -> Iterator[tuple[ast.AST, str]]:
         """Yield attributes of the objects of the trainer that are set after it is made."""
-        for one, before in self._used.values():
+        for one, before in self._used:
             for name, cell in one.cells.items():
                 changed = name not in before or before[name] is not cell
                 if changed and not isinstance(cell.value, UnreadValue):
@@ -193,14 +195,6 @@ class _Library(CodeLibrary):
             unread = UnreadValue(f"the file declares no option `{node.attr}`")
             return self.options.get(node.attr, unread)
         return super().attribute(follower, owner, node)
-
-
-def _objects(one: Entity) -> Iterator[tuple[int, tuple[Entity, Mapping[str, Any]]]]:
-    """Yield an object and all objects in its attributes, with copies of these."""
-    yield id(one), (one, dict(one.cells))
-    for cell in list(one.cells.values()):
-        if isinstance(cell.value, Entity):
-            yield from _objects(cell.value)
 
 
 def _copy(one: Entity, made: dict[int, Entity]) -> Entity:
@@ -377,6 +371,8 @@ class _Keys:
         value, node = cell.value, cell.node
         start, end = self._python.place(node)
         self.assumed.pop(key, None)  # of a default
+        if isinstance(value, list):  # with a part that is not known
+            value = next((one for one in value if isinstance(one, UnreadValue)), value)
         if isinstance(value, dict):
             for name, one in value.items():
                 self._add(f"{key}.{name}", Cell(one, node, name))
@@ -399,9 +395,10 @@ class _Keys:
             self._problem(cell.node, f"the arguments of `{trainer.kind}` are not followed: {why}")
             return
         for key, one in given.cells.items():
-            if key == "":
-                continue
-            self._add(key, one)
+            if key == UNPACKED:
+                self._problem(one.node, "arguments that code unpacks are not followed")
+            elif key:
+                self._add(key, one)
         if given.kind == _ARGUMENTS[1]:  # whose defaults are not those of SFTConfig
             tool = self._rules["arguments_by"]
             for key, value in self._rules["of_training_arguments"].items():
