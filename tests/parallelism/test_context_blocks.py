@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import parcost
@@ -92,3 +93,24 @@ def test_a_ring_sends_gradients_once_more_than_keys() -> None:
     assert (last.bytes_, last.window) == (KEYS * 4, None)
     one_kernel = terms_of(study_of(0, algorithm="ring"))
     assert ("last KV gradient message", "B") not in one_kernel
+
+
+def test_a_sweep_from_one_rank_on_merges_nothing_there() -> None:
+    """The search evaluates all degrees at once, and each of its best layouts alone."""
+    text = """
+      use catalog.devices.h100_sxm
+      use catalog.fabrics.hgx_h100
+      use catalog.models.llama3_8b
+      use catalog.precisions.bf16
+      use catalog.frameworks.transformers
+      cluster { devices = 8 }
+      layout { cp = CP, zero = 3 }
+      training { sequence = 4096, global_batch = 32 sequences, framework = transformers }
+    """
+
+    def seconds_of(degrees: str) -> list[float]:
+        (scenario,) = parcost.load_text(text.replace("CP", degrees))
+        outcomes = [one.outcome for one in scenario.evaluate().results]
+        return [float(s) for one in outcomes if one for s in np.atleast_1d(one.step_seconds)]
+
+    assert seconds_of("[1, 2]") == pytest.approx([*seconds_of("1"), *seconds_of("2")], rel=1e-12)

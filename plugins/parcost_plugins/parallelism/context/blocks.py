@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from parcost import Pass, Real, Work, formula, link_resources
+from parcost.numeric import minimum
 from parcost_plugins.parallelism.context.exchange import ContextExchange
 from parcost_plugins.parallelism.context.ring import last_gradient_message
 from parcost_plugins.vocabulary import KernelChoice, Stream, Training
@@ -60,12 +61,13 @@ def sums(found: ContextExchange) -> Iterator[Stream]:
         "R": ("merges of attention outputs", forward),
         "B": ("sums of attention gradients", backward),
     }
+    runs = minimum(r - 1.0, 1.0)  # a rank with all keys has one block, in a sweep over ranks too
     for pass_, (name, bytes_) in rows.items():
         if any(count := found.counts.get(pass_, ())):
             yield Stream(
                 name=name,
-                bytes_=bytes_ + joined,
-                kernels=kernels,
+                bytes_=runs * (bytes_ + joined),
+                kernels=runs * kernels,
                 pass_=pass_,
                 count=count,
                 source=SOURCE,
