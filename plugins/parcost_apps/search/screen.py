@@ -245,7 +245,7 @@ def _order(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]
         if interval
         else ""
     )
-    yield Line(f"{share}The best of many predictions is usually too fast.", "faint")
+    yield Line(f"{share}The best of many is usually too fast.", "faint")
 
 
 def _reasons(shown: Sequence[RankedLayout]) -> Iterator[Line]:

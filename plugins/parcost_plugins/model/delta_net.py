@@ -17,7 +17,7 @@ from typing import NamedTuple
 from attrs import evolve
 
 from parcost import Check, Memory, Moment, Real, Study, block_name, hookimpl
-from parcost.numeric import all_of, any_of
+from parcost.numeric import all_of, any_of, maximum
 from parcost_plugins.model.elementwise import (
     GATED,
     PLAIN,
@@ -91,13 +91,17 @@ def checks(study: Study) -> Iterator[Check]:
     rank = rank_of(study)
     model, layout, place = rank.model, rank.layout, block_name(rank.model)
     if model.delta_heads:
+        keys = maximum(model.delta_key_heads, 1.0)
         yield RULES.check(
             "delta-heads-share",
-            model.delta_heads % model.delta_key_heads == 0,
+            (model.delta_key_heads > 0) & (model.delta_heads % keys == 0),
             f"{place}.delta_key_heads",
             heads=model.delta_heads,
             keys=model.delta_key_heads,
         )
+        for name in ("delta_key_dim", "delta_value_dim"):
+            size = getattr(model, name)
+            yield RULES.check("delta-heads-sized", size > 0, f"{place}.{name}", size=size)
         yield RULES.check(
             "delta-heads-split",
             model.delta_key_heads % layout.tp == 0,

@@ -141,13 +141,13 @@ class Model:
         "attention but for those of `full_every` or `full_layers`; 0 is none",
     )
     delta_key_heads: Real = integer(
-        default="max(delta_heads, 1)", doc="query and key heads of a gated delta net"
+        default="delta_heads", minimum=0, doc="query and key heads of a gated delta net"
     )
     delta_key_dim: Real = integer(
-        default="max(head_dim, 1)", doc="size of a query or key head of a gated delta net"
+        default="head_dim", minimum=0, doc="size of a query or key head of a gated delta net"
     )
     delta_value_dim: Real = integer(
-        default="delta_key_dim", doc="size of a value head of a gated delta net"
+        default="delta_key_dim", minimum=0, doc="size of a value head of a gated delta net"
     )
     delta_convolution: Real = integer(
         default=4, doc="tokens that the convolution of a gated delta net reads for each"
