@@ -30,7 +30,7 @@ _CODE = re.compile(r"``.*?``|`[^`]*`|:\w+:|\*\*?", re.DOTALL)
 _END = re.compile(r"(?<=[.!?;:])\s+|\n\s*\n|\n\s*[-*] |\n\s*>>>.*", re.DOTALL)
 
 
-def documented(folder: Path) -> Iterator[tuple[str, ast.AST, str]]:
+def docstring_nodes(folder: Path) -> Iterator[tuple[str, ast.AST, str]]:
     """Yield the place, the node and the text of every docstring below *folder*."""
     for path in sorted(folder.rglob("*.py")):
         tree = parse_file(path)
@@ -43,7 +43,7 @@ def documented(folder: Path) -> Iterator[tuple[str, ast.AST, str]]:
 
 def docstrings(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the place and the text of every docstring below *folder*."""
-    yield from ((place, text) for place, _, text in documented(folder))
+    yield from ((place, text) for place, _, text in docstring_nodes(folder))
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -83,7 +83,7 @@ def test_no_phrase_is_banned(folder: str) -> None:
 def test_a_function_begins_with_a_verb(folder: str) -> None:
     found = [
         f"{place}: {text.splitlines()[0]}"
-        for place, node, text in documented(ROOT / folder)
+        for place, node, text in docstring_nodes(ROOT / folder)
         if isinstance(node, ast.FunctionDef)
         and not node.name.startswith("test_")  # of contracts: their docstrings are assertions
         and not any("property" in ast.unparse(one) for one in node.decorator_list)

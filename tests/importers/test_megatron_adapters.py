@@ -202,13 +202,13 @@ peft: {dim: 16}
 """
 
 
-def changed(recipe: str, more: str = "") -> Translation:
+def read_changes(recipe: str, more: str = "") -> Translation:
     text = CHANGES.replace("dim: 16", f"dim: 16{more}")
     return Megatron().read(ImportFile("changes.yaml", text, ImportOptions(recipe=recipe)))
 
 
 def test_a_file_changes_the_adapters_of_a_recipe_of_the_library() -> None:
-    found = changed("qwen3_30b_a3b_peft_config")
+    found = read_changes("qwen3_30b_a3b_peft_config")
     assert (adapters(found)["rank"], adapters(found)["split"]) == ("16", "both")
     assert targets(found) == ["query", "key", "value", "output"]  # as the recipe has it
     assert "experts" not in adapters(found)
@@ -217,13 +217,15 @@ def test_a_file_changes_the_adapters_of_a_recipe_of_the_library() -> None:
 
 def test_experts_share_an_adapter_unless_the_recipe_says_otherwise() -> None:
     every = ", target_modules: [linear_fc1, linear_fc2]"
-    found = adapters(changed("qwen3_30b_a3b_peft_config", every))
+    found = adapters(read_changes("qwen3_30b_a3b_peft_config", every))
     assert (found["experts"], found["shared_sum"]) == ("shared", "micro_batch")
-    each = adapters(changed("qwen3_30b_a3b_peft_config", f"{every}, share_expert_adapters: false"))
+    each = adapters(
+        read_changes("qwen3_30b_a3b_peft_config", f"{every}, share_expert_adapters: false")
+    )
     assert each["experts"] == "each"
     assert "shared_sum" not in each
     canonical = ", type: canonical_lora, target_modules: [linear_fc2]"
-    message = problem(changed("qwen3_30b_a3b_peft_config", canonical))
+    message = problem(read_changes("qwen3_30b_a3b_peft_config", canonical))
     assert "canonical LoRA on experts is not read" in message
 
 

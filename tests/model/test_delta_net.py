@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Study
+from parcost import Scenario, Study
 from parcost_plugins.vocabulary import Stream, flops_per_token
 
 from ..rows import try_each
@@ -34,9 +34,13 @@ def contributions_of(study: Study, kind: str) -> list[Any]:
     return [each for _, each in study.contributions(kind)]
 
 
-def study_of_text(model: str, training: str = "") -> Study:
+def load(model: str, training: str = "") -> Scenario:
     (scenario,) = parcost.load_text(MIXED.format(model, training))
-    (study,) = scenario.studies()
+    return scenario
+
+
+def study_of_text(model: str, training: str = "") -> Study:
+    (study,) = load(model, training).studies()
     return study
 
 
@@ -56,6 +60,14 @@ def test_parameters_of_a_layer_are_those_of_its_matrices(study_of: StudyOf) -> N
     # 16 query heads of 256 with as many gates, and 2 heads each of keys and values.
     assert found["QKV projection"].total == 2048 * (2 * 16 + 2 * 2) * 256
     assert sum(found["QKV projection"].count) == 12
+
+
+def test_the_query_projection_makes_the_gates() -> None:
+    gated, plain = (
+        load(f", output_gate = {gate}").evaluate().result.figure("tp_query_columns")
+        for gate in ("on", "off")
+    )
+    assert (gated, plain) == (2 * 2048, 2048)
 
 
 @try_each("sequence, gigaflops", [(4096, 23.04), (32768, 31.50), (131072, 60.49)])
@@ -165,6 +177,12 @@ def test_full_recomputation_runs_the_rule_again() -> None:
     [
         (DELTA, "tp = 1, cp = 2", "", "a gated delta net is not modeled with context parallelism"),
         (f"{DELTA}, window = 1024", "tp = 1", "", "is not modeled with attention in a window"),
+        (
+            f"{DELTA}, causal = off",
+            "tp = 1",
+            "",
+            "is not modeled with attention in both directions",
+        ),
         (f"{DELTA}, kv_lora = 512", "tp = 1", "", "is not modeled with latent attention (MLA)"),
         (
             DELTA,
@@ -180,6 +198,13 @@ def test_full_recomputation_runs_the_rule_again() -> None:
         ),
         (f"{DELTA}, delta_key_heads = 4", "tp = 8", "", "4 key heads of the gated delta net are"),
         (f"{DELTA}, delta_key_heads = 5", "tp = 1", "", "96 value heads are not divisible by 5"),
+        (f"{DELTA}, delta_key_heads = 0", "tp = 1", "", "96 value heads are not divisible by 0"),
+        (
+            f"{DELTA}, delta_value_dim = 0",
+            "tp = 1",
+            "",
+            "a head of a gated delta net has the size 0",
+        ),
     ],
 )
 def test_what_is_not_modeled_beside_it_is_refused(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import parcost
 from parcost import Once, Study, Work
 from parcost_plugins.vocabulary import Gemm
 from parcost_plugins.vocabulary.causes import HOST, TENSOR
@@ -162,7 +163,7 @@ def test_an_all_to_all_sends_a_share_of_the_outputs(study_of: StudyOf) -> None:
 def test_inputs_that_are_gathered_again_are_saved_as_shards(study_of: StudyOf) -> None:
     plain, again = (split_study(study_of, f"both{more}", "on") for more in ("", ", regather = on"))
     for name in ("attention input", "MLP input"):
-        assert (saved(plain, name), saved(again, name)) == (WIDE, WIDE / T)
+        assert (saved_bytes(plain, name), saved_bytes(again, name)) == (WIDE, WIDE / T)
     more = messages(again).items() - messages(plain).items()
     assert dict(more) == {
         ("input all-gather", "F"): (WIDE, 2),
@@ -185,7 +186,7 @@ def test_the_input_of_qkv_of_a_mixture_takes_1_6_gb_less(study_of: StudyOf) -> N
     """
     targets = "output = off, gate = off, up = off, down = off"
     kept = [
-        saved(
+        saved_bytes(
             study_of(
                 "qwen3_30b_a3b",
                 layout="tp = 4, ep = 4, sequence_parallel = on",
@@ -222,8 +223,8 @@ def test_kernels_of_a_norm_and_a_linear_layer_save_the_norm_before_frozen_weight
         training="framework = nemo",
         extra=f"use catalog.frameworks.nemo\n{FUSED.format(f'both, {targets}')}",
     )
-    assert saved(study, "attention norm output") == attention
-    assert saved(study, "MLP norm output") == mlp
+    assert saved_bytes(study, "attention norm output") == attention
+    assert saved_bytes(study, "MLP norm output") == mlp
 
 
 def test_full_recomputation_repeats_the_messages_of_forward(study_of: StudyOf) -> None:
@@ -253,7 +254,7 @@ def test_copied_matrices_have_partial_gradients_with_sequence_parallelism(
     assert sum(term.bytes_ for term in sums) == 4 * elements  # in fp32
 
 
-def saved(study: Study, word: str) -> float:
+def saved_bytes(study: Study, word: str) -> float:
     """Return the bytes that a layer saves of the tensors with a *word* in their name."""
     found = terms(study, "memory", word)
     return sum(term.bytes_ * sum(term.count) for term in found if term.per_micro_batch) / L
@@ -272,9 +273,9 @@ def test_adapters_save_gathered_inputs_or_those_of_the_rank(
     study_of: StudyOf, split: str, sharded: str, inputs: float, inner: float
 ) -> None:
     study = split_study(study_of, split, sharded)
-    assert saved(study, "attention input") == saved(study, "MLP input") == inputs
-    assert saved(study, "inner activation") == inner
-    assert saved(study, "MLP activation") == S * F * 2 / 2
+    assert saved_bytes(study, "attention input") == saved_bytes(study, "MLP input") == inputs
+    assert saved_bytes(study, "inner activation") == inner
+    assert saved_bytes(study, "MLP activation") == S * F * 2 / 2
 
 
 @try_each("split, qkv, proj", [("both", S * H, S * Q / 2), ("one", S * H / 2, S * Q / 2)])
@@ -283,8 +284,8 @@ def test_a_dropout_saves_its_output_and_a_mask(
 ) -> None:
     extra = FUSED.format(f"{split}, dropout = on")
     study = study_of("llama3_8b", layout="tp = 2, sequence_parallel = on", extra=extra)
-    assert saved(study, "query and key and value, input after dropout") == 3 * qkv
-    assert saved(study, "output, input after dropout") == 3 * proj
+    assert saved_bytes(study, "query and key and value, input after dropout") == 3 * qkv
+    assert saved_bytes(study, "output, input after dropout") == 3 * proj
 
 
 @try_each("split", ["both", "one"])
@@ -426,3 +427,28 @@ def test_the_host_issues_the_messages_of_adapters(
     found = terms(study, "terms", "adapters of attention")
     issued = {t.pass_: float(t.seconds) for t in found if t.cause is HOST}
     assert issued == pytest.approx({"F": forward * 1e-6, "B": backward * 1e-6, "W": 2 * 2 * 1e-6})
+
+
+@try_each(
+    "layout, adapters, ignored",
+    [
+        ("tp = 2, sequence_parallel = off", "split = both, all_to_all = on", "all_to_all"),
+        ("tp = 2, sequence_parallel = off", "split = both, regather = on", "regather"),
+        ("tp = 1", "experts = each", "experts"),
+    ],
+)
+def test_what_has_no_effect_is_named(layout: str, adapters: str, ignored: str) -> None:
+    (scenario,) = parcost.load_text(
+        f"""
+        use catalog.devices.h100_sxm
+        use catalog.fabrics.hgx_h100
+        use catalog.precisions.bf16
+        use catalog.models.llama3_8b
+        cluster {{ devices = 8 }}
+        layout {{ {layout} }}
+        training {{ sequence = 2048, global_batch = 8 sequences }}
+        adapters {{ rank = 16, {adapters} }}
+        """
+    )
+    found = scenario.evaluate().result.diagnostics
+    assert [d.message for d in found] == [f"`adapters.{ignored}` has no effect"]

@@ -470,10 +470,10 @@ def _usable_algorithms(study: SpecStudy, operation: str, algorithm: str) -> Sequ
 
 
 def _algorithms(study: SpecStudy, operation: str) -> Sequence[Collective]:
-    return tuple(one.for_study(study) for one in _offering(study, operation))
+    return tuple(one.for_study(study) for one in _algorithms_of(study, operation))
 
 
-def _offering(study: SpecStudy, operation: str) -> Sequence[Collective]:
+def _algorithms_of(study: SpecStudy, operation: str) -> Sequence[Collective]:
     """Return the algorithms that offer *operation*, before they get options from the study."""
     offered = study.plugins.offers("collectives")
     every = [offered[name][1] for name in sorted(offered, reverse=True)]
@@ -481,9 +481,9 @@ def _offering(study: SpecStudy, operation: str) -> Sequence[Collective]:
 
 
 def _algorithms_named(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
-    offering = _offering(study, operation)
+    every = _algorithms_of(study, operation)
     if algorithm != "auto":
-        return tuple(one.for_study(study) for one in offering if one.name == algorithm)
+        return tuple(one.for_study(study) for one in every if one.name == algorithm)
     for plugin, name in study.contributions("library"):
         offered = study.plugins.offers("libraries")
         if name not in offered:
@@ -491,8 +491,8 @@ def _algorithms_named(study: SpecStudy, operation: str, algorithm: str) -> Seque
             study.leave_out(Fault(plugin=plugin, hook="library", message=message), name)
             continue
         has = offered[name][1].algorithms.get(operation, ())
-        return tuple(one.for_study(study) for one in offering if one.name in has)
-    return tuple(one.for_study(study) for one in offering if operation not in one.by_name_only)
+        return tuple(one.for_study(study) for one in every if one.name in has)
+    return tuple(one.for_study(study) for one in every if operation not in one.by_name_only)
 
 
 def _impossible_call(operation: str, algorithm: str, group: Group) -> Call:

@@ -263,7 +263,7 @@ def _gathered_columns(each: _Adapter, rank: Rank) -> Iterator[Stream]:
     gathered, span = each.a.tokens * each.b.inputs, each.span
     if each.b.host == ADAPTER_ROWS[1]:
         gathered, span = each.b.tokens * rank.model.hidden, each.outputs
-        if rank.study[Adapters].all_to_all and rank.layout.sequence_parallel:
+        if rank.layout.sequence_parallel and rank.study[Adapters].all_to_all:
             gathered = gathered / tp
     name = f"{each.name}, gathered columns"
     yield from elementwise(name, passes, several * gathered, e, span, times=several)

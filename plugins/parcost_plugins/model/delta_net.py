@@ -64,7 +64,7 @@ class _DeltaNet(NamedTuple):
     values: Real  # width of the values
 
     @property
-    def convolved(self) -> Real:
+    def convolution_width(self) -> Real:
         """Width of queries, keys and values together."""
         return 2 * self.keys + self.values
 
@@ -120,6 +120,7 @@ def checks(study: Study) -> Iterator[Check]:
     )
     alone = (
         ("attention in a window", not model.window, f"{place}.window"),
+        ("attention in both directions", model.causal, f"{place}.causal"),
         ("context parallelism", layout.cp == 1, "layout.cp"),
     )
     for part, given in parts.items():
@@ -137,7 +138,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     rank, count, t = found.rank, found.span.count, found.rank.layout.tp
     h, model = rank.model.hidden, rank.model
     for name, columns in (
-        ("delta net input projection", found.convolved + found.values),
+        ("delta net input projection", found.convolution_width + found.values),
         ("delta net gate projection", 2 * found.heads),
         ("delta net output projection", found.values),
     ):
@@ -150,7 +151,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             source=GDN,
         )
     for name, each in (
-        ("delta net convolution", found.convolved * model.delta_convolution),
+        ("delta net convolution", found.convolution_width * model.delta_convolution),
         ("delta net decays", 2 * found.heads),
     ):
         yield Parameters(
@@ -205,13 +206,13 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     h, e, trained = rank.model.hidden, rank.element, rank.trains_model
     name = "delta net input projection"
     for part, columns, host in (
-        (name, found.convolved + found.values, ATTENTION_COLUMNS),
+        (name, found.convolution_width + found.values, ATTENTION_COLUMNS),
         ("delta net gate projection", 2 * found.heads, ""),
     ):
         yield from linear(part, tokens, columns, h, span, host=host, source=GDN, trained=trained)
     yield from input_casts(rank, name, 2, span)
     # Queries, keys and values are joined in the order of channels, convolved, and taken apart.
-    size = tokens * found.convolved
+    size = tokens * found.convolution_width
     yield from elementwise("delta net inputs, joined", REORDERED, size, e, span)
     yield from elementwise("delta net convolution", PLAIN, size, e, span)
     if any_of(found.repeated > found.keys):

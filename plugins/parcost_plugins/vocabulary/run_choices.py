@@ -304,11 +304,10 @@ def residual_bytes(study: Study) -> Real:
 def regathers_inputs(study: Study) -> bool:
     """Return whether adapters save shards of their inputs, and gather them again in backward."""
     adapters, training = study.get(Adapters), study[Training]
-    if adapters is None or not adapters.regather or adapters.split != "both":
-        return False
+    if adapters is None or not study[Layout].sequence_parallel or adapters.split != "both":
+        return False  # without reading an attribute that has no effect here
     graphs = study[KernelChoice].cuda_graphs or training.framework.cuda_graphs
-    sharded = study[Layout].sequence_parallel
-    return sharded and graphs == "none" and training.recompute != "full"
+    return graphs == "none" and training.recompute != "full" and adapters.regather
 
 
 #: Targets of adapters whose input is the output of a norm.

@@ -29,7 +29,9 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 def terms(study: Study) -> Iterator[Once | Work]:
     """Estimate the sum over the expert-parallel ranks, for each kind of stage or each adapter."""
     adapters, ep = study.get(Adapters), study[Layout].ep
-    if adapters is None or adapters.experts != "shared" or (isinstance(ep, float) and ep == 1.0):
+    if adapters is None or not study[Training].model.experts or (isinstance(ep, float) and ep == 1):
+        return
+    if adapters.experts != "shared":
         return
     group, size = study.group("ep"), study[Training].precision.reduction
     algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
