@@ -320,27 +320,16 @@ def take(value: Any, choice: int, index: int) -> Any:
 
 def select_terms(stamped: Sequence[tuple[Plugin, Any]], places: Places) -> list[tuple[Plugin, Any]]:
     """Return the terms at some points of a mesh, without terms that are zero there."""
-    found = []
     known: dict[int, Any] = {}  # terms that share a number go on to share it
 
     def pick(value: Any) -> Any:
+        if value.__class__ is float or not np.ndim(value):
+            return value
         if id(value) not in known:
             known[id(value)] = places.pick(value)
         return known[id(value)]
 
-    for plugin, term in stamped:
-        numbers: dict[str, Any] = {}
-        for name in _numbers_of(_type(term)):
-            value = getattr(term, name)
-            if value.__class__ is not float and np.ndim(value):
-                numbers[name] = pick(value)
-        if series := _several(term):
-            numbers[series] = tuple(map(pick, getattr(term, series)))
-        if not numbers:
-            found.append((plugin, term))
-        elif _counts_with(term, numbers):
-            found.append((plugin, replace_values(term, numbers)))
-    return found
+    return list(_select(stamped, pick))
 
 
 def at_points(value: Any, kept: NDArray[np.intp] | slice) -> Any:
@@ -354,24 +343,28 @@ def select_choice(
     stamped: Sequence[tuple[Plugin, Any]], choice: int, index: int
 ) -> list[tuple[Plugin, Any]]:
     """Return the terms for one value of a choice, without terms that are zero there."""
-    found = []
+    return list(_select(stamped, lambda value: take(value, choice, index)))
+
+
+def _select(
+    stamped: Sequence[tuple[Plugin, Any]], part_of: Callable[[Any], Any]
+) -> Iterator[tuple[Plugin, Any]]:
+    """Yield the terms with a part of each number, without terms that are zero there."""
     for plugin, term in stamped:
         numbers: dict[str, Any] = {}
         for name in _numbers_of(_type(term)):
             value = getattr(term, name)
-            part = take(value, choice, index)
-            if part is not value:
+            if (part := part_of(value)) is not value:
                 numbers[name] = part
         if series := _several(term):
             whole = getattr(term, series)
-            parts = tuple(take(v, choice, index) for v in whole)
-            if any(part is not v for part, v in zip(parts, whole, strict=True)):
+            parts = tuple(map(part_of, whole))
+            if any(part is not value for part, value in zip(parts, whole, strict=True)):
                 numbers[series] = parts
         if not numbers:
-            found.append((plugin, term))
+            yield plugin, term
         elif _counts_with(term, numbers):
-            found.append((plugin, replace_values(term, numbers)))
-    return found
+            yield plugin, replace_values(term, numbers)
 
 
 def _counts_with(term: Any, numbers: Mapping[str, Any]) -> bool:

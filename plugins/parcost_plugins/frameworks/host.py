@@ -243,9 +243,16 @@ def _delta_nets(study: Study) -> Iterator[Work]:
         ("R", DELTA_KERNELS, layer_counts(study, delta=True, recomputed=True)),
         ("B", DELTA_GRADIENT_KERNELS, layer_counts(study, delta=True)),
     ]
+    yield from _eager_work(study, "gated delta nets", passes)
+
+
+def _eager_work(
+    study: Study, part: str, passes: Sequence[tuple[Pass, Real, Sequence[float]]]
+) -> Iterator[Work]:
+    """Yield the issue time of kernels of a *part*: a pass, their number, and how often."""
     for pass_, kernels, count in passes:
         seconds = _eager_seconds(_Launches(kernels), study)
-        yield from _work(study, f"{NAME}, gated delta nets", pass_, seconds, count)
+        yield from _work(study, f"{NAME}, {part}", pass_, seconds, count)
 
 
 def _lists(study: Study, framework: Framework) -> Iterator[Work]:
@@ -297,9 +304,7 @@ def _experts(study: Study, framework: Framework) -> Iterator[Work]:
         ("R", forward, layer_counts(study, moe=True, recomputed=True)),
         ("B", backward, layer_counts(study, moe=True)),
     ]
-    for pass_, kernels, count in passes:
-        seconds = _eager_seconds(_Launches(kernels), study)
-        yield from _work(study, f"{NAME}, experts", pass_, seconds, count)
+    yield from _eager_work(study, "experts", passes)
     if not has_fixed_counts(study):
         yield from _token_count_work(study, framework)
 
@@ -409,13 +414,11 @@ def _adapter_calls(study: Study, adapters: Adapters, part: _AdaptedPart) -> tupl
 
 def _ends(study: Study, framework: Framework) -> Iterator[Work]:
     count = map_stages(add, on_first(study), on_last(study))
-    passes: tuple[tuple[Pass, Real], ...] = (
-        ("F", framework.outer_kernels),
-        ("B", _BACKWARD * framework.outer_kernels),
-    )
-    for pass_, kernels in passes:
-        seconds = _eager_seconds(_Launches(kernels), study)
-        yield from _work(study, f"{NAME}, embedding and head", pass_, seconds, count)
+    passes: list[tuple[Pass, Real, Sequence[float]]] = [
+        ("F", framework.outer_kernels, count),
+        ("B", _BACKWARD * framework.outer_kernels, count),
+    ]
+    yield from _eager_work(study, "embedding and head", passes)
 
 
 def _update(study: Study, framework: Framework) -> Iterator[Once]:
