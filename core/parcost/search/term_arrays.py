@@ -122,11 +122,14 @@ def _of_one(
     for members in kinds.values():
         plugin, first = next(iter(members.values()))
         terms = {number: term for number, (_, term) in members.items()}
-        yield plugin, replace_values(first, _numbers(terms, len(distinct), where))
+        yield plugin, replace_values(first, _numbers(terms, where))
 
 
 class _AnswerIndex:
-    """The index of the valid answer, as an array with a dimension for each choice."""
+    """The index of the valid answer, as an array with a dimension for each choice.
+
+    Equal numbers of several terms become one array, which is selected and compared once.
+    """
 
     def __init__(
         self,
@@ -140,7 +143,43 @@ class _AnswerIndex:
         number = {id(answer): i for i, answer in enumerate(distinct)}
         of = np.array([number[id(answer)] for answer in by_part.values()], dtype=np.intp)
         self.index = of.reshape([shape[k] if k in read else 1 for k in range(len(shape))])
+        self._count = len(distinct)
         self._apart: dict[tuple[int, ...], NDArray[np.intp]] = {}
+        self._contents: dict[int, Any] = {}  # by id
+        self._arrays: dict[Any, Any] = {}  # by content
+
+    def array_of(self, values: Mapping[int, Any], name: str) -> Any:
+        """Return the number *name* of a term, from its *values* by answer, as an array."""
+        nothing = _NUMBERS[name]
+        contents = {number: self._content(value) for number, value in values.items()}
+        distinct = {*contents.values()}
+        if len(values) < self._count and name not in _RATES:
+            distinct.add(nothing)
+        row = [contents.get(number, nothing) for number in range(self._count)]
+        key: Any = (*distinct,) if len(distinct) == 1 else (len(distinct), *row)
+        if key not in self._arrays:
+            if len(distinct) == 1:
+                found = lift(next(iter(values.values())), self.index.ndim, self.rank)
+            else:
+                found = self._stack_values(values, row, nothing)
+            self._arrays[key] = found
+        return self._arrays[key]
+
+    def _stack_values(self, values: Mapping[int, Any], row: Sequence[Any], nothing: float) -> Any:
+        """Return an array of *values*, which have their contents in *row*; others are *nothing*."""
+        numbers = {content: n for n, content in enumerate(dict.fromkeys(row))}
+        rows = np.empty((len(numbers), *_shape_of(values.values(), self.rank)))
+        for number, content in enumerate(row):
+            rows[numbers[content]] = values.get(number, nothing)
+        return rows[self.without_unread(tuple([numbers[content] for content in row]))]
+
+    def _content(self, value: Any) -> Any:
+        """Return a key that is equal for equal numbers or arrays."""
+        if isinstance(value, (float, int)):
+            return float(value)
+        if id(value) not in self._contents:
+            self._contents[id(value)] = (value.shape, value.tobytes())
+        return self._contents[id(value)]
 
     def without_unread(self, numbers: tuple[int, ...]) -> NDArray[np.intp]:
         """Return the number of each answer, with size 1 for choices that do not change it.
@@ -156,46 +195,21 @@ class _AnswerIndex:
         return self._apart[numbers]
 
 
-def _numbers(terms: Mapping[int, Any], count: int, where: _AnswerIndex) -> dict[str, Any]:
+def _numbers(terms: Mapping[int, Any], where: _AnswerIndex) -> dict[str, Any]:
     """Return the numbers of *terms*, one term for each answer, as arrays over the choices."""
     first = next(iter(terms.values()))
     numbers: dict[str, Any] = {}
     for name in _numbers_of(_type(first)):
         values = {number: getattr(term, name) for number, term in terms.items()}
-        numbers[name] = _spread(values, count, where, name)
+        numbers[name] = where.array_of(values, name)
     if series := declarations(_type(first)).series:
         rows = {number: tuple(getattr(term, series)) for number, term in terms.items()}
         like = "seconds" if series == "boundaries" else "share"
         numbers[series] = tuple(
-            _spread({n: row[i] for n, row in rows.items()}, count, where, like)
+            where.array_of({n: row[i] for n, row in rows.items()}, like)
             for i in range(max(map(len, rows.values())))
         )
     return numbers
-
-
-def _spread(values: Mapping[int, Any], count: int, where: _AnswerIndex, name: str) -> Any:
-    nothing = _NUMBERS[name]
-    known = [*values.values()]
-    if len(known) < count and name not in _RATES:
-        known.append(nothing)
-    keys = {id(value): _content(value) for value in known}
-    if len({*keys.values()}) == 1:
-        return lift(known[0], where.index.ndim, where.rank)
-    distinct: dict[Any, tuple[int, Any]] = {}
-    numbers = []
-    for answer in range(count):
-        value = values.get(answer, nothing)
-        key = keys.get(id(value), nothing)
-        numbers.append(distinct.setdefault(key, (len(distinct), value))[0])
-    rows = np.empty((len(distinct), *_shape_of(values.values(), where.rank)))
-    for row, value in distinct.values():
-        rows[row] = value
-    return rows[where.without_unread(tuple(numbers))]
-
-
-def _content(value: Any) -> Any:
-    """Return a key that is equal for equal numbers or arrays."""
-    return (value.shape, value.tobytes()) if np.ndim(value) else float(value)
 
 
 def _shape_of(values: Iterable[Any], rank: int) -> tuple[int, ...]:
