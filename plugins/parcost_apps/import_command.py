@@ -23,10 +23,13 @@ if TYPE_CHECKING:
         ImportOptions,
     )
     from parcost.engine.session import Session
+    from parcost.language.diagnostics import Diagnostic
     from parcost.plugins.selection import PluginSelection
     from parcost_formats.imports.translation import ImportedFile, ImportedJob
 
 _BAD_INPUT = 2
+#: Errors of a spec that is a part of a job.
+_LACKING = ("import-incomplete", "missing-block", "missing-attribute", "unknown-name")
 _MOST_KEYS = 500  # in a list: aliases of YAML make thousands of a few lines
 
 
@@ -107,8 +110,9 @@ def _read_job(
     recipe = recipe or reading.recipe
     reading = evolve(reading, recipe=recipe, files=files, settings=tuple(values))
     job = read_job([(sources.read(Path(first), first), Path(first))], reading, session)
-    if questions := questions_of(job.files):
-        Reporter()(questions)
+    found = questions_of(job.files) or _binding_errors(first, values, reading, session)
+    if found:
+        Reporter()(found)
         return None
     uses = {use.value: use for use in job.translation.uses}
     for entry in reading.uses:
@@ -116,6 +120,18 @@ def _read_job(
     return evolve(
         job, translation=with_values(evolve(job.translation, uses=list(uses.values())), values)
     )
+
+
+def _binding_errors(
+    path: str, values: Mapping[str, str], reading: ImportOptions, session: Session
+) -> Sequence[Diagnostic]:
+    """Return the errors in values of the files, such as those out of range."""
+    from parcost_apps.check.problems import is_error, problems_of_binding
+    from parcost_formats.rendering.rejection import attempt
+
+    loaded = attempt(path, lambda: session.load(path, values, reading=reading)[0])
+    found = problems_of_binding(path, loaded)
+    return [one for one in found if is_error(one) and one.id not in _LACKING]
 
 
 def _list(session: Session) -> None:

@@ -79,6 +79,8 @@ def test_layers_with_full_attention(changes: dict[str, Any], attribute: str, val
         ({"layer_types": ["linear_attention"] * 7}, "it lists 7 layers, and the model has 8"),
         ({"attn_output_gate": False}, "only with the value true"),
         ({"full_attention_interval": 0}, "at least 1"),
+        ({"linear_num_value_heads": 9}, "9 value heads / 4 key heads is 2.25, not whole"),
+        ({"linear_num_key_heads": 0}, "8 value heads need key heads"),
         ({"model_type": "qwen3"}, "gated delta net layers are not modeled yet"),
     ],
 )
@@ -100,6 +102,40 @@ def test_flags_of_megatron_are_read() -> None:
     assert found["model.output_gate"] == "on"
 
 
+@try_each(
+    "layers, attribute, value",
+    [
+        ("[1,0]*4", "full_every", "2"),
+        ("[0]+[1]*7", "full_layers", "[0]"),
+        ("[1]*8", "full_every", None),  # a gated delta net in every layer
+    ],
+)
+def test_a_list_of_layers_with_full_attention(
+    layers: str, attribute: str, value: str | None
+) -> None:
+    text = small(f"{FLAGS}{VARIANT}").replace("--linear-attention-freq 4", "")
+    found = settings(read_flags(f"{text} --num-layers 8 --linear-attention-freq '{layers}'"))
+    assert found.get(f"model.{attribute}") == value
+
+
+def test_a_list_of_another_length_is_named() -> None:
+    text = small(f"{FLAGS}{VARIANT}").replace("--linear-attention-freq 4", "")
+    (problem,) = problems(f"{text} --num-layers 8 --linear-attention-freq [1]*9")
+    assert "the list has 9 layers, and --num-layers 8" in problem
+
+
+@try_each("value, answer", [(16, "add --set model.delta_heads=16"), (32, "")])
+def test_a_misspelled_key_is_asked_for_or_named(run_command: Run, value: int, answer: str) -> None:
+    """The configuration class has 32 value heads by default."""
+    config = {k: v for k, v in QWEN3_5.items() if k != "linear_num_value_heads"}
+    text = json.dumps(config | {"linear_num_value_head": value})
+    done = run_command("import", "config.json", files={"config.json": text})
+    said = " ".join(done.err.split())
+    assert (done.code, answer in said) == (2 if answer else 0, True)
+    assert "`linear_num_value_heads` was probably meant" in said
+    assert answer or "assumed: delta_heads = 32" in said
+
+
 def test_flags_without_the_variant_have_no_effect() -> None:
     found = read_flags(small(FLAGS))
     assert "model.delta_heads" not in settings(found)
@@ -116,7 +152,10 @@ def test_another_variant_and_a_missing_size_are_named() -> None:
 
 
 @pytest.mark.slow
-def test_flags_that_are_written_are_read_as_the_same_model(run_command: Run) -> None:
+@pytest.mark.parametrize(
+    "layers", ["", "full_every = 0", "full_every = 0, full_layers = [0, 1, 63]"]
+)
+def test_flags_that_are_written_are_read_as_the_same_model(run_command: Run, layers: str) -> None:
     spec = """
     use catalog.devices.h100_sxm
     use catalog.fabrics.hgx_h100
@@ -127,6 +166,9 @@ def test_flags_that_are_written_are_read_as_the_same_model(run_command: Run) -> 
     layout { tp = 8, pp = 2, sequence_parallel = on, zero = 1 }
     training { sequence = 4096, global_batch = 64 sequences, framework = megatron_core }
     """
+    if layers:
+        spec += f"model other extends qwen35_27b {{ {layers} }}"
+        spec = spec.replace("training {", "training { model = other,")
     assert run_command("export", "megatron", "job.par", "--out", "run.sh", job=spec).code == 0
     machine = ["--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"]
     again = run_command("eval", "--from", "megatron", "run.sh", *machine, "--format", "json")

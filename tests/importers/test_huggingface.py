@@ -573,3 +573,26 @@ def test_how_a_checkpoint_is_stored_has_a_reason() -> None:
     found = HuggingFace().translate("config.json", text)
     (key,) = [one for one in found.ignored if one.name.startswith("quantization")]
     assert "`precision` is how training runs" in key.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "place"),
+    [
+        ({"num_hidden_layers": 1_000_000}, "`layers` must be at most 100000", "num_hidden_layers"),
+        ({"num_key_value_heads": 0}, "8 query heads need KV heads", "num_key_value_heads"),
+        (
+            {"num_attention_heads": 10**14, "num_key_value_heads": 3},
+            "100000000000000 query heads / 3 KV heads is 3.33333e+13, not whole",
+            "num_key_value_heads",
+        ),
+    ],
+)
+def test_an_import_says_at_once_what_an_evaluation_would_reject(
+    run_command: Run, changes: dict[str, Any], message: str, place: str
+) -> None:
+    files = {"config.json": json.dumps(SMALL | changes, indent=1)}
+    done = run_command("import", "config.json", files=files)
+    assert (done.code, done.out) == (2, "")
+    assert message in " ".join(done.err.split())
+    line = files["config.json"].split(f'"{place}"')[0].count("\n") + 1
+    assert f"config.json:{line}:" in done.err

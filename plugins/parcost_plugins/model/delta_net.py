@@ -31,6 +31,7 @@ from parcost_plugins.model.norms import input_casts
 from parcost_plugins.model.passes import LayerSpan, linear
 from parcost_plugins.model.rank import Rank, rank_of
 from parcost_plugins.model.rulebook import RULES
+from parcost_plugins.model.shapes import head_check
 from parcost_plugins.vocabulary import (
     Adapters,
     Gemm,
@@ -100,8 +101,7 @@ def checks(study: Study) -> Iterator[Check]:
             keys=model.delta_key_heads,
         )
         for name in ("delta_key_dim", "delta_value_dim"):
-            size = getattr(model, name)
-            yield RULES.check("delta-heads-sized", size > 0, f"{place}.{name}", size=size)
+            yield head_check(model, name, getattr(model, name), "a gated delta net")
         yield RULES.check(
             "delta-heads-split",
             model.delta_key_heads % layout.tp == 0,

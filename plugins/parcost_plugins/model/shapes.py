@@ -27,10 +27,14 @@ def checks(study: Study) -> Iterator[Check]:
     model = training.model
     yield from _mixture(model)
     yield from _listed_layers(model)
+    yield from _head_sizes(model)
     yield from _documents(training)
     yield from _positions(model, training.sequence)
     if model.window:
         yield _window(model, training)
+    if model.full_every > model.layers and (model.window or model.delta_heads):
+        place, every = f"{block_name(model)}.full_every", model.full_every
+        yield RULES.check("full-layers-none", False, place, every=every, layers=model.layers)
     yield from (
         _attribute_check(model, need)
         for need in (*_needs_of_experts(model), *_needs_of_attention(model))
@@ -55,6 +59,23 @@ def _positions(model: Model, sequence: Real) -> Iterator[Check]:
         yield RULES.check(
             "alibi-with-positions", False, f"{block_name(model)}.alibi", rows=model.positions
         )
+
+
+def _head_sizes(model: Model) -> Iterator[Check]:
+    """Require a size of the heads of attention, unless the model has no hidden size either."""
+    if model.is_nominal or all_of(model.hidden == 0.0):
+        return
+    sizes: dict[str, Real] = {"head_dim": model.head_dim}
+    if model.is_latent:
+        sizes = {"nope_dim": model.qk_dim, "v_dim": model.v_dim}
+    for name, size in sizes.items():
+        yield head_check(model, name, size, "attention")
+
+
+def head_check(model: Model, attribute: str, size: Real, part: str) -> Check:
+    """Return the rule that heads of a *part* of a layer have a size, stated by an *attribute*."""
+    place = f"{block_name(model)}.{attribute}"
+    return RULES.check("heads-sized", size > 0, place, size=size, part=part, attribute=attribute)
 
 
 def _mixture(model: Model) -> Iterator[Check]:

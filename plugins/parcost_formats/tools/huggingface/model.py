@@ -29,6 +29,7 @@ from parcost_formats.tools.huggingface.layers import (
 )
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.tables import is_listed, unknown_words, value_of_pattern
+from parcost_plugins.vocabulary.neighbours import divisors
 
 ABSENT = "not modeled yet"
 _MOST_UNKNOWN = 2000  # keys; a configuration has some tens
@@ -301,7 +302,8 @@ class Configuration:
     def _check_heads(self) -> None:
         """Reject head counts and sizes that contradict each other."""
         heads, hidden = self._number("heads"), self._number("hidden")
-        groups, latent = self._number("kv_heads"), "kv_lora" in self._settings
+        latent = "kv_lora" in self._settings
+        self._check_groups("delta_heads", "delta_key_heads", "value heads", "key heads")
         if latent:
             self._settings.pop("kv_heads", None)  # compressed keys and values have no heads
             self._settings.pop("head_dim", None)
@@ -312,15 +314,13 @@ class Configuration:
         if not heads:
             return
         if hidden and "head_dim" not in self._settings and hidden % heads:
-            near = min(
-                (n for n in range(1, min(hidden, 4 * heads) + 1) if hidden % n == 0),
-                key=lambda n: abs(n - heads),
-            )
+            near = divisors(float(hidden), float(heads))
             self._error(
                 self._settings["heads"].key or "model_type",
                 f"a hidden size of {hidden} / {heads} heads is {hidden / heads:.6g}, which is not "
                 "a whole head size",
-                f"{near} heads divide {hidden}; or state the size of a head as `head_dim`",
+                (f"{near} heads divide {hidden}; or " if near else "")
+                + "state the size of a head as `head_dim`",
             )
         size = self._number("head_dim")
         if size == 0:
@@ -333,16 +333,21 @@ class Configuration:
                 f"{heads} heads x {size} is {heads * size}, and the output projection of this "
                 f"model type reads {hidden}",
             )
-        if groups and heads % groups:
-            near = min(
-                (n for n in range(1, heads + 1) if heads % n == 0), key=lambda n: abs(n - groups)
-            )
-            self._error(
-                self._settings["kv_heads"].key or self._settings["heads"].key or "model_type",
-                f"{heads} query heads / {groups} KV heads is {heads / groups:.6g}, which is not "
-                "whole",
-                f"{near} KV heads divide {heads} query heads",
-            )
+        self._check_groups("heads", "kv_heads", "query heads", "KV heads")
+
+    def _check_groups(self, whole: str, part: str, heads: str, groups: str) -> None:
+        """Reject a number of *heads* that is not a multiple of their *groups*."""
+        count, divisor = self._number(whole), self._number(part)
+        if count is None or divisor is None or (divisor and count % divisor == 0):
+            return
+        stated = [self._settings[name].key for name in (part, whole)]
+        place = next(filter(None, stated), "model_type")
+        if not divisor:
+            self._error(place, f"{count} {heads} need {groups}", f"set 1 to {count} {groups}")
+            return
+        near = divisors(float(count), float(divisor))
+        message = f"{count} {heads} / {divisor} {groups} is {count / divisor:.6g}, not whole"
+        self._error(place, message, f"{near} {groups} divide {count} {heads}" if near else "")
 
     def _ask(self) -> None:
         """Ask for sizes that are missing, or whose key may be misspelled."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from parcost import ToolSettings, block_name
 from parcost_formats.tools.jobs import Job, JobWriter, launcher, reasons_of, whole
+from parcost_formats.tools.megatron.flags import PATTERNS
 from parcost_formats.tools.megatron.writer import Flags, flags_of
 from parcost_formats.tools.tables import table
 from parcost_plugins.vocabulary import Cluster
@@ -146,6 +147,6 @@ def _assignment(flag: str, values: Sequence[str]) -> tuple[str, str]:
 def _python(flag: str, value: str) -> str:
     if flag.endswith("_dtype"):
         return _TYPES.get(value, f'"{value}"')
-    if flag == "moe_layer_freq" or re.fullmatch(r"\d+(\.\d+)?", value):
+    if flag in PATTERNS or re.fullmatch(r"\d+(\.\d+)?", value):
         return value
     return f'"{value}"'

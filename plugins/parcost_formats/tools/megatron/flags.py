@@ -249,7 +249,7 @@ _LISTS = frozenset(
     ]
 )
 #: Flags whose value is one word, also if it is a list.
-PATTERNS = ("moe_layer_freq", "window_attn_skip_freq")
+PATTERNS = ("moe_layer_freq", "window_attn_skip_freq", "linear_attention_freq")
 # Flags with values that modules of this package read.
 _NUMBERS = (
     *("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from parcost_formats.tools.drafts import EXACT_ROWS, Option, digits
 from parcost_formats.tools.hub import closest_entry, find_entry, vocabulary_of
+from parcost_formats.tools.huggingface.layers import settings_of_full
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.megatron.patterns import LayerListError, pattern
 from parcost_formats.tools.tables import table
@@ -252,13 +253,13 @@ def _full_layers(options: ToolOptions, every: Option) -> None:
     except LayerListError:
         draft.problem(every, "a number or a list such as [1,1,1,0]*3 is expected")
         return
-    full = numbers.index(0) + 1 if 0 in numbers else 0
-    if [place for place, one in enumerate(numbers, 1) if not one] != (
-        list(range(full, len(numbers) + 1, full)) if full else []
-    ):
-        draft.problem(every, "these layers follow no pattern of one full layer in every n layers")
-    elif full:
-        draft.set("model.full_every", str(full), every)
+    layers = options.whole("num_layers", 1)
+    if layers is not None and len(numbers) != layers:
+        draft.problem(every, f"the list has {len(numbers)} layers, and --num-layers {layers}")
+        return
+    full = [layer for layer, one in enumerate(numbers) if not one]
+    for attribute, value in settings_of_full(full, len(numbers)):
+        draft.set(f"model.{attribute}", value, every)
 
 
 def _delta_net(options: ToolOptions) -> None:

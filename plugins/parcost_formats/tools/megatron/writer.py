@@ -15,6 +15,7 @@ from parcost_formats.tools.jobs import Job, JobError, JobWriter, reasons_of, who
 from parcost_formats.tools.megatron.stage_text import stage_text
 from parcost_formats.tools.megatron.stops import check_stops
 from parcost_formats.tools.tables import table
+from parcost_plugins.vocabulary import Model
 from parcost_plugins.vocabulary.partition import must_divide
 from parcost_plugins.vocabulary.run_choices import (
     blocks_on_transfers,
@@ -151,13 +152,13 @@ def _model(job: Job, same: dict[str, str]) -> Flags:
     flags["max_position_embeddings"] = [str(model.positions or job.sequence)]
     if model.window:
         flags["window_size"] = [f"{model.window - 1},0"]
-        if model.full_every:
-            flags["window_attn_skip_freq"] = [str(model.full_every)]
+        if model.full_every or model.full_layers:
+            flags["window_attn_skip_freq"] = [_full_layers(model)]
     if model.delta_heads:
         flags["experimental_attention_variant"] = ["gated_delta_net"]
         for name, path in _TABLE["numbers"]["delta_net"].items():
             flags[name] = [str(_value(job, path))]
-        flags["linear_attention_freq"] = [str(model.full_every or model.layers + 1)]
+        flags["linear_attention_freq"] = [_full_layers(model)]
     if model.output_gate:
         flags["attention_output_gate"] = []
     if model.sinks:
@@ -167,6 +168,15 @@ def _model(job: Job, same: dict[str, str]) -> Flags:
     else:
         same |= dict.fromkeys(("model.top_k", "model.expert_ffn"), "the model has no experts")
     return flags
+
+
+def _full_layers(model: Model) -> str:
+    """Return the interval of layers with full attention, or a list of 0 for them, 1 for others."""
+    if model.full_every:
+        return str(model.full_every)
+    if not model.full_layers:
+        return f"[1]*{model.layers}"
+    return str([int(layer not in model.full_layers) for layer in range(model.layers)])
 
 
 def _experts(job: Job, same: dict[str, str]) -> Flags:
