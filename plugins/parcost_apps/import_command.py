@@ -126,12 +126,12 @@ def _binding_errors(
     path: str, values: Mapping[str, str], reading: ImportOptions, session: Session
 ) -> Sequence[Diagnostic]:
     """Return the errors in values of the files, such as those out of range."""
-    from parcost_apps.check.problems import is_error, problems_of_binding
-    from parcost_formats.rendering.rejection import attempt
+    from parcost.language.diagnostics import Severity
+    from parcost_formats.rendering.rejection import Rejection, attempt
 
-    loaded = attempt(path, lambda: session.load(path, values, reading=reading)[0])
-    found = problems_of_binding(path, loaded)
-    return [one for one in found if is_error(one) and one.id not in _LACKING]
+    bound = attempt(path, lambda: session.load(path, values, reading=reading)[0].warnings)
+    found = bound.diagnostics if isinstance(bound, Rejection) else ()
+    return [one for one in found if one.severity is Severity.ERROR and one.id not in _LACKING]
 
 
 def _list(session: Session) -> None:

@@ -125,7 +125,9 @@ def test_a_list_of_another_length_is_named() -> None:
 
 
 @try_each("value, answer", [(16, "add --set model.delta_heads=16"), (32, "")])
-def test_a_misspelled_key_is_asked_for_or_named(run_command: Run, value: int, answer: str) -> None:
+def test_a_misspelled_key_is_a_question_or_a_remark(
+    run_command: Run, value: int, answer: str
+) -> None:
     """The configuration class has 32 value heads by default."""
     config = {k: v for k, v in QWEN3_5.items() if k != "linear_num_value_heads"}
     text = json.dumps(config | {"linear_num_value_head": value})

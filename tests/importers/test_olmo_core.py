@@ -640,3 +640,34 @@ def test_a_model_that_an_option_names_has_the_default_of_the_option() -> None:
     assert settings(found)["training.sequence"] == "4096"
     assert assumptions(found)["training.sequence"].startswith("`sequence_length` has this default")
     assert not found.questions
+
+
+@try_each(
+    "statement, micro_batch",
+    [
+        ("assert isinstance(module, TransformerTrainModuleConfig)", "2"),
+        ("print(len(module), hasattr(module, 'x'), type(module))", "2"),
+        ("module.rank_microbatch_size = 4096 * len([1, 2, 3])", "3"),
+        ("if hasattr(module, 'dp_config'): module.rank_microbatch_size = 4096", "1"),
+        # conditions that the file does not decide, and changes that are not followed
+        ("if hasattr(module, 'other'): module.rank_microbatch_size = 4096", None),
+        ("if isinstance(module, X): module.rank_microbatch_size = 4096", None),
+        ("if len(overrides) > 1: module.rank_microbatch_size = 4096", None),
+        ("module.rank_microbatch_size = len(module)", None),
+        ("setattr(module, opts.name, 4096)", None),
+        ("getattr(module, opts.name).x = 4096", None),
+        ("module.__dict__['rank_microbatch_size'] = 4096", None),
+        ("module.update(rank_microbatch_size=4096)", None),
+        ("x = isinstance(change(module), int)", None),
+    ],
+)
+def test_a_check_of_an_object_changes_nothing_and_another_call_may(
+    statement: str, micro_batch: str | None
+) -> None:
+    """8,192 tokens of a rank are 2 sequences of 4,096."""
+    text = JOB.replace("    return Exp", f"    {statement}\n    return Exp")
+    found = OlmoCore().translate("train.py", text)
+    assert settings(found).get(MICRO) == micro_batch
+    asked = [one.attribute for one in found.questions]
+    assert (MICRO in asked) is (micro_batch is None)
+    assert asked if micro_batch is None else not asked

@@ -11,7 +11,7 @@ import pytest
 from parcost import ImportFile, Translation
 
 from .finetuning_files import importer_of
-from .translations import assumptions, settings, uses
+from .translations import assumptions, names, settings, uses
 
 Run = Callable[..., Any]
 
@@ -428,3 +428,68 @@ def test_adapters_of_unsloth() -> None:
     assert "offload.activations" not in plain
     kept = read(UNSLOTH, ("load_in_4bit=True", "load_in_4bit=False"))
     assert "adapters.base" not in settings(kept)
+
+
+def test_lengths_of_unsloth_are_one_number() -> None:
+    """Its trainer cuts to the shorter of both, and says so while it runs."""
+    args = "per_device_train_batch_size=2,"
+    same = read(UNSLOTH, (args, f"{args} max_length=2048,"))
+    assert settings(same)["training.sequence"] == "2048"
+    assert "max_seq_length" not in names(same.unknown)
+    longer = read(UNSLOTH, (args, f"{args} max_length=4096,"))
+    assert all("set `training.sequence` to different values" in p.message for p in longer.problems)
+    assert longer.problems
+
+
+def test_kernels_of_unsloth_are_a_limit_of_the_prediction(run_command: Run) -> None:
+    options = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    done = run_command("check", "tune.py", *options, files={"tune.py": UNSLOTH})
+    said = " ".join(done.out.split())
+    assert "`FastLanguageModel()`: parcost has no times of unsloth's own kernels" in said
+    assert "the script needs no change" in said
+
+
+@pytest.mark.parametrize(
+    "value", ["{}", "dict()", "[]", '""', "True", 'float("inf")', "-1", "1e30"]
+)
+def test_a_length_that_is_no_number_is_an_error(value: str) -> None:
+    found = read(QLORA, ("max_length=2048", f"max_length={value}"))
+    assert [one.message.partition(",")[0] for one in found.problems] == [
+        "`max_length`: a whole number "
+        + (
+            "below 10^18 is expected"
+            if value in ("1e30", 'float("inf")')
+            else "of at least 1 is expected"
+        )
+    ]
+
+
+def test_a_length_without_a_limit_is_a_question() -> None:
+    found = read(QLORA, ("max_length=2048", "max_length=None"))
+    asked = {one.attribute: one.reason for one in found.questions}
+    assert asked["training.sequence"] == "`max_length` is null: sequences of the data are not cut"
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_a_notebook_of_nbformat_3_is_read(joins: bool) -> None:
+    lines = QLORA.splitlines(keepends=True)
+    sources = [lines[:9], lines[9:]]
+    cells = [
+        {"cell_type": "code", "input": "".join(one) if joins else one, "outputs": []}
+        for one in sources
+    ]
+    cells.insert(0, {"cell_type": "markdown", "source": "# tuning"})
+    notebook = {"nbformat": 3, "worksheets": [{"cells": cells}]}
+    importer = importer_of("trl")
+    assert importer.recognizes("tune.ipynb", json.dumps(notebook))
+    found = importer.read(ImportFile("tune.ipynb", json.dumps(notebook)))
+    assert settings(found)["training.sequence"] == "2048"
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "x", '{"nbformat": 3, "worksheets": [{"cells": []}]}']
+)
+def test_a_notebook_without_code_is_named(run_command: Run, text: str) -> None:
+    done = run_command("import", "tune.ipynb", files={"tune.ipynb": text})
+    assert done.code == 2
+    assert "`tune.ipynb` is not a notebook with code" in done.err

@@ -165,16 +165,8 @@ def _remarks(
     missing = [key for key in translation.missing if key.attribute not in given]
     unknown = [key for key in translation.unknown if key.attribute not in given]
     if missing:
-        first = missing[0]
-        yield problem(
-            "import-missing",
-            f"in `{source.name}`, affects step time but could not be used: "
-            f"{list_names(key.name for key in missing)}",
-            Span(source, first.start, first.end),
-            "not set",
-            help=first.reason or None,
-            severity=Severity.WARNING,
-        )
+        what = f"in `{source.name}`, affects step time but could not be used"
+        yield _with_reasons("import-missing", what, "not set", source, missing)
     strange = [key for key in unknown if not key.reason]
     if strange:
         first = strange[0]
@@ -189,16 +181,25 @@ def _remarks(
         )
     unread = [key for key in unknown if key.reason]
     if unread:
-        first = unread[0]
-        yield problem(
-            "import-unread",
-            f"in `{source.name}`, could not be read: {list_names(key.name for key in unread)}"
-            + (f": {first.reason}" if len(unread) == 1 else ""),
-            Span(source, first.start, first.end),
-            "not read",
-            notes=list(dict.fromkeys(f"`{k.name}`: {k.reason}" for k in unread))[:MOST_NAMES],
-            severity=Severity.WARNING,
-        )
+        what = f"in `{source.name}`, could not be read"
+        yield _with_reasons("import-unread", what, "not read", source, unread)
+
+
+def _with_reasons(
+    id: str, what: str, label: str, source: Source, keys: Sequence[ImportedKey]
+) -> Diagnostic:
+    """Return a warning that lists keys with their reasons; one reason is part of the message."""
+    reasons = list(dict.fromkeys(f"`{key.name}`: {key.reason}" for key in keys if key.reason))
+    first, is_one = keys[0], len(keys) == 1
+    return problem(
+        id,
+        f"{what}: {list_names(key.name for key in keys)}"
+        + (f": {first.reason}" if is_one and first.reason else ""),
+        Span(source, first.start, first.end),
+        label,
+        notes=() if is_one else reasons[:MOST_NAMES],
+        severity=Severity.WARNING,
+    )
 
 
 def _may_change(source: ToolSource, keys: Iterable[ImportedKey]) -> list[str]:

@@ -130,7 +130,7 @@ class SettingCollector:
             return None
         number = _whole(value)
         if number is None or number < least:
-            large = isinstance(value, int) and value >= least
+            large = type(value) in (int, float) and value >= 10**18
             expected = "below 10^18" if large else f"of at least {least}"
             self.problem(key, f"a whole number {expected} is expected")
             return None

@@ -420,9 +420,11 @@ class _OlmoLibrary(CodeLibrary):
 
     def __init__(self, options: Mapping[str, Any] | None) -> None:
         self._options = options
+        self._follower: Follower | None = None
 
     def call(self, follower: Follower, call: CodeCall) -> Any:
         """Return an object of a class, or the result of a Python function on numbers."""
+        self._follower = follower
         name, node, arguments, keywords = call
         plain = [one for one in arguments if isinstance(one, int | float)]
         if name in ("int", "float", "max", "min") and len(plain) == len(arguments) > 0:
@@ -467,6 +469,8 @@ class _OlmoLibrary(CodeLibrary):
             return DefaultNumber(padded, assumed.why) if assumed else padded
         if call.last in table(TOOL)["methods"]["harmless"]:
             return owner
+        if owner.kind.partition(".")[0].endswith(_PARTS) and self._follower is not None:
+            self._doubt(self._follower, owner, call.node, f"`{call.name}` may change it")
         return super().method(owner, call)
 
     def attribute(self, follower: Follower, owner: Entity, node: Any) -> Any:

@@ -32,7 +32,11 @@ _MOST_LISTS = 1000  # lists and dictionaries in a value
 _PARTS_OF_STEP = 100  # elements of a value that are looked at in the time of a step
 #: The kind of an object that code uses before anything has made it.
 IMPLIED = "object"
-BUILTINS = ("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance", "list")
+#: Functions of Python that change none of their arguments.
+BUILTINS = (
+    *("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance", "list"),
+    *("print", "repr", "type", "id", "callable", "issubclass"),
+)
 _CODE = "it is code, which parcost does not run"
 _CONDITION = "set inside a condition that the file does not decide"
 _RETURNED = "what it returns depends on a condition that the file does not decide"
@@ -301,6 +305,8 @@ class Follower:
                 if isinstance(value, Entity):
                     _name_cells(value, shown)
                 self.put(owner, target.attr, Cell(value, statement, shown))
+            else:
+                self._doubt_names(target.value, names)
         elif isinstance(target, ast.Subscript):
             owner = self.value(target.value, names)
             key = self.value(target.slice, names)
@@ -310,6 +316,16 @@ class Follower:
                 self._doubt(owner)
             elif isinstance(owner, list):
                 owner.append(UnreadValue(_CODE))
+            elif not isinstance(owner, dict):
+                self._doubt_names(target.value, names)
+
+    def _doubt_names(self, node: ast.expr, names: dict[str, Any]) -> None:
+        """Make objects unknown whose part a call or ``__dict__`` chooses, and a statement sets."""
+        if isinstance(node, ast.Call) or "__dict__" in dotted_name(node).split("."):
+            for one in ast.walk(node):
+                found = names.get(one.id) if isinstance(one, ast.Name) else None
+                if isinstance(found, Entity):
+                    doubt_cells(self, found, _CODE)
 
     def put(self, entity: Entity, name: str, cell: Cell) -> None:
         """Set an attribute of an entity."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.file_importer import BY_HAND, error_at
+from parcost_formats.tools.finetuning.notebook import code_of_notebook
 from parcost_formats.tools.finetuning.python_script import is_program
 from parcost_formats.tools.needs import NEEDS
 from parcost_formats.tools.shell.launches import ScriptLaunch, launches
@@ -89,6 +90,8 @@ class UnreadTools(Importer):
         """Return an error with the program that a script starts or is, if it belongs to no tool."""
         if file.name.endswith(_PROGRAMS):
             message = f"`{file.name}` is a program, and no recipe of a tool that parcost reads"
+            if file.name.endswith(".ipynb") and not code_of_notebook(file.text).strip():
+                message = f"`{file.name}` is not a notebook with code: no cell of code was found"
             help = f"name the script that starts it or the file of its settings, or {BY_HAND}"
             return ImportProblem(message=message, start=0, end=1, help=help)
         if not _is_script(file):

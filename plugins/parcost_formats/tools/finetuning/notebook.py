@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from parcost_formats.tools.python_values import PythonText, PythonTextError
 
@@ -45,15 +46,24 @@ def _lines(text: str) -> Iterator[str]:
         found = json.loads(text)
     except (ValueError, RecursionError):
         raise PythonTextError("a notebook is JSON, and this is not", 0, 1) from None
-    cells = found.get("cells") if isinstance(found, dict) else None
-    for cell in cells if isinstance(cells, list) else ():
+    for cell in _cells(found):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
-        source = cell.get("source", "")
-        code = source if isinstance(source, str) else "".join(map(str, source))
+        source: Any = cell.get("source", cell.get("input", ""))  # the name in nbformat 3
+        parts = source if isinstance(source, list) else [source]
+        code = "".join(one for one in parts if isinstance(one, str))
         other = code.lstrip().startswith(_OTHER_LANGUAGES)
         for line in code.splitlines():
             yield "" if other else line
+
+
+def _cells(notebook: Any) -> Iterator[Any]:
+    """Yield the cells of a notebook; up to nbformat 3 they are in worksheets."""
+    if isinstance(notebook, dict):
+        sheets = notebook.get("worksheets")
+        for one in (notebook, *(sheets if isinstance(sheets, list) else ())):
+            cells = one.get("cells") if isinstance(one, dict) else None
+            yield from cells if isinstance(cells, list) else ()
 
 
 def _plain_line(line: str) -> str:

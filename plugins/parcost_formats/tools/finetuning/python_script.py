@@ -367,19 +367,19 @@ class _Keys:
         self.problems.append(ImportProblem(message=message, start=start, end=end, help=help))
 
     def _add(self, key: str, cell: Cell) -> None:
-        """Add a key with the value of a cell; None is a key that is left out."""
-        value, node = cell.value, cell.node
+        """Add a key with the value of a cell; None is a key that is left out, or has no limit."""
+        value, node, unlimited = cell.value, cell.node, table("trl")["unlimited"]
         start, end = self._python.place(node)
         self.assumed.pop(key, None)  # of a default
         if isinstance(value, list):  # with a part that is not known
             value = next((one for one in value if isinstance(one, UnreadValue)), value)
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             for name, one in value.items():
                 self._add(f"{key}.{name}", Cell(one, node, name))
         elif isinstance(value, (UnreadValue, Entity)):
             why = value.why if isinstance(value, UnreadValue) else "it is an object"
             self.unread[key] = ShellField(key, start, end, why, "", ())
-        elif value is not None:
+        elif value is not None or key in unlimited:
             plain = value.name if isinstance(value, DottedName) else value
             self.entries[key] = JsonEntry(plain, start, end)
             if (option := _option_of(node, self._library.options)) and option not in self._given:

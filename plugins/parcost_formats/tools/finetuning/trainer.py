@@ -67,6 +67,7 @@ _CONTEXTS = {
     "ring": "ring attention",
     "ulysses": "Ulysses",
 }
+_LOADED = "FastLanguageModel()"  # a call of unsloth, whose length is one more limit
 _NODES = ("nnodes", "NNODES", "num_nodes", "num_machines", "nodes", "N")
 
 
@@ -238,7 +239,15 @@ class TrainerKeys:
         """Read the sequence length, and whether sequences are packed."""
         found, key = self.found, self.key("sequence")
         length, usual = found.copy(key, "training", "sequence"), self.rules["defaults"]
-        if length is None and "sequence" in usual and key not in found:
+        for other in self.rules["names"]["sequence"]:
+            if other in found and (_LOADED in found or found.value(other) == length):
+                found.copy(other, "training", "sequence")
+        if key in self.rules.get("unlimited", ()) and key in self._entries and key not in found:
+            why = f"`{key}` is null: sequences of the data are not cut"
+            found.ask(
+                "training.sequence", why, [f"--set training.sequence={usual['sequence']}"], key
+            )
+        elif length is None and "sequence" in usual and key not in found:
             value, why = self.default("sequence")
             found.assume("training", "sequence", digits(int(value)), why)
         if "packing" in self.rules["names"]:
