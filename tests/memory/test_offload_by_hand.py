@@ -11,7 +11,7 @@ import pytest
 from parcost import Work
 from parcost_plugins.memory import offload
 from parcost_plugins.vocabulary import Cluster, Layout, LocalUpdates, Offload, Sharding, Training
-from parcost_plugins.vocabulary.stage_parameters import StageKind
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_range
 
 from ..rows import try_each
 
@@ -19,7 +19,8 @@ from ..rows import try_each
 def kind(stages: tuple[int, ...] = (0,), of: int = 1) -> StageKind:
     """Return 1000 parameters that 8 ranks hold alike, of which 4 share what ZeRO shards."""
     return StageKind(
-        stages=stages, of=of, layers=1, layer=1000.0, matrix=0.0, before=0.0, after=0.0,
+        stages="" if len(stages) == of else stage_range(stages),
+        count=tuple(float(x in stages) for x in range(of)), held=[], layers=1, layer=1000.0, matrix=0.0, before=0.0, after=0.0,
         elements=1000.0, linear=0.0, group="data", replicas=8.0, shard=4.0,
         wire=dict.fromkeys(("before", "layer", "after"), 2.0),
     )  # fmt: skip

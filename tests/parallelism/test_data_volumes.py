@@ -18,11 +18,12 @@ RANKS = {"inside": 4.0, "across": 3.0}
 
 
 def kind(
-    *, expert: bool = False, stages: tuple[int, ...] = (0,), elements: float = 800.0
+    *, expert: bool = False, count: tuple[float, ...] = (1.0, 0.0), elements: float = 800.0
 ) -> StageKind:
     """Return 3 layers of 200 parameters between 150 and 50, on 8 replicas, sharded over 4."""
     return StageKind(
-        stages=stages, of=2, layers=3, layer=200.0, matrix=0.0, before=150.0, after=50.0,
+        stages="stage 0", count=count, held=[], layers=3, layer=200.0, matrix=0.0, before=150.0,
+        after=50.0,
         elements=elements, linear=0.0, group="data", replicas=8.0, shard=4.0, expert=expert,
         wire=dict.fromkeys(("before", "layer", "after"), 2.0),
     )  # fmt: skip
@@ -188,7 +189,7 @@ def test_bytes_of_a_reduction(method: str, bytes_: float, monkeypatch: pytest.Mo
 
 
 def figures(study: Any, outcome: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    held = [wire(stages=(0,)), wire(stages=(1,), elements=400.0)]
+    held = [wire(), wire(count=(0.0, 1.0), elements=400.0)]
     for name in ("shard_groups", "trained_groups"):
         monkeypatch.setattr(volumes, name, lambda _: held)
     monkeypatch.setattr(volumes, "stages_of_devices", lambda _: [(0,), (1,)])

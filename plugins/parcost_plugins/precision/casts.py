@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict
 
 from attrs import evolve
@@ -29,7 +29,7 @@ from parcost_plugins.vocabulary.run_choices import (
     reshards,
     shards_weights,
 )
-from parcost_plugins.vocabulary.stage_parameters import slots, spread, stage_range
+from parcost_plugins.vocabulary.stage_parameters import parameters_by_row, slots, spread
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 FP32 = 4.0  # bytes of an amax value
@@ -259,25 +259,10 @@ def _linear(study: Study) -> Iterator[tuple[str, Real, Real, Sequence[float]]]:
 
     The count is on each virtual stage.
     """
-    if study.has_structures:
-        held = _linear_parameters(p for _, p in study.contributions_by_row("parameters"))
-        for slot in slots(study, tuple(p.count for p in held), dense=False):
-            yield f", kind {slot.number}", *_sizes(held, slot.counts), slot.row
-        return
-    held = _linear_parameters(study.parameters)
-    of = virtual_stages(study)
-    kinds: dict[tuple[float, ...], list[int]] = {}
-    for stage, counts in enumerate(zip(*(p.count for p in held), strict=True)):
-        kinds.setdefault(counts, []).append(stage)
-    for counts, stages in kinds.items():
-        if any(counts):
-            where_ = "" if len(stages) == of else f", {stage_range(tuple(stages))}"
-            on = tuple(float(stage in stages) for stage in range(of))
-            yield where_, *_sizes(held, counts), on
-
-
-def _linear_parameters(parameters: Iterable[Any]) -> Sequence[Parameters]:
-    return [p for p in parameters if isinstance(p, Parameters) and p.in_linear_layer]
+    held = [p for p in parameters_by_row(study) if p.in_linear_layer]
+    for slot in slots(study, held, dense=False):
+        label = f", {slot.stages}" if slot.stages else ""
+        yield label, *_sizes(held, slot.counts), slot.row
 
 
 def _sizes(held: Sequence[Parameters], counts: Sequence[Real]) -> tuple[Real, Real]:

@@ -10,7 +10,6 @@ are separate on every stage, with their own replicas.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from parcost import StageCounts, record
@@ -25,7 +24,7 @@ from parcost_plugins.vocabulary.adapters import (
 )
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.operators import Parameters
-from parcost_plugins.vocabulary.partition import layers, virtual_stages
+from parcost_plugins.vocabulary.partition import layers
 from parcost_plugins.vocabulary.sharding import LocalUpdates, Sharding
 from parcost_plugins.vocabulary.training import Training
 
@@ -35,12 +34,13 @@ if TYPE_CHECKING:
 
 @record(kw_only=True, eq=False)
 class StageKind:
-    """Virtual *stages*, out of *of*, each of which holds the same parameters.
+    """Virtual stages that hold the same parameters: *count* is 1 on each of them, 0 on others.
 
-    A stage has *layers* of *layer* parameters each (their mean, if they differ). The largest matrix
-    of a layer has *matrix* parameters. *before* and *after* are the parameters before the first
-    layer of the model and after its last. *elements* is the total, of which *linear* are in linear
-    layers and experts. All are counts on one rank.
+    *stages* names them as text; it is "" if no stage differs. *held* has the parameters, each with
+    the number of them on a stage. A stage has *layers* of *layer* parameters each (their mean, if
+    they differ). The largest matrix of a layer has *matrix* parameters. *before* and *after* are
+    the parameters before the first layer of the model and after its last. *elements* is the total,
+    of which *linear* are in linear layers and experts. All are counts on one rank.
 
     The ranks of *group*, *replicas* of them, hold the same parameters. ZeRO shards their state over
     *shard* of these. If *shard* is less than *replicas*, the others hold copies of the shards.
@@ -49,8 +49,9 @@ class StageKind:
     weights and adapters differ.
     """
 
-    stages: tuple[int, ...]
-    of: int
+    stages: str
+    count: tuple[float, ...]
+    held: Sequence[tuple[Parameters, Real]]
     layers: Real
     layer: Real
     matrix: Real
@@ -63,19 +64,11 @@ class StageKind:
     shard: Real
     wire: Mapping[str, Real]
     expert: bool = False
-    row: StageCounts | None = None
-
-    @cached_property
-    def count(self) -> tuple[float, ...]:
-        """The count: 1 on each of these stages and 0 on the others."""
-        if self.row is not None:
-            return self.row
-        return tuple(float(stage in self.stages) for stage in range(self.of))
 
     def label(self, name: str) -> str:
         """Return *name*, with the stages if other stages differ."""
         whose = f"{name} of experts" if self.expert else name
-        return whose if len(self.stages) == self.of else f"{whose}, {stage_range(self.stages)}"
+        return f"{whose}, {self.stages}" if self.stages else whose
 
     def bytes_text(self, each: Real, wide: Real) -> tuple[str, dict[str, Any]]:
         """Return the bytes of all parameters as a formula's text and symbols.
@@ -137,15 +130,18 @@ def mean_weight(study: Study) -> Real:
 
 
 def _stage_kinds(study: Study, holding: Holding | Literal[""]) -> Sequence[StageKind]:
-    if study.has_structures:
-        return list(_of_structures(study, holding))
-    held: Sequence[Parameters] = [
-        p for p in study.parameters if holding in ("", holding_of(study, p))
+    every = parameters_by_row(study)
+    held = [p for p in every if holding in ("", holding_of(study, p))]
+    return [
+        kind
+        for expert in dict.fromkeys((False, *(p.expert for p in held)))
+        for kind in _kinds(study, [p for p in held if p.expert == expert], expert=expert)
     ]
-    experts = [p for p in held if p.expert]
-    others = [p for p in held if not p.expert] if experts else held
-    found = _kinds(study, others, expert=False)
-    return [*found, *_kinds(study, experts, expert=True)] if experts else found
+
+
+def parameters_by_row(study: Study) -> Sequence[Parameters]:
+    """Return all parameters; their counts are independent of the stages in a search."""
+    return [p for _, p in study.contributions_by_row("parameters")]
 
 
 def spread(study: Study, *, expert: bool = False) -> tuple[str, Real, Real]:
@@ -160,28 +156,21 @@ def spread(study: Study, *, expert: bool = False) -> tuple[str, Real, Real]:
     return "edp", replicas, replicas
 
 
-def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[StageKind]:
-    dealt, of = layers(study), virtual_stages(study)
+def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> Iterator[StageKind]:
     group, replicas, shard = spread(study, expert=expert)
-    kinds: dict[tuple[float, ...], list[int]] = {}
-    for stage, counts in enumerate(zip(*(p.count for p in held), strict=True)):
-        if any(counts):
-            depth = max(counts) if expert else dealt[stage]
-            kinds.setdefault((depth, *counts), []).append(stage)
-    return [
-        StageKind(
-            stages=tuple(stages),
-            of=of,
-            layers=int(key[0]),
-            **_sizes(key[0], key[1:], held),
-            wire=_wire(study, held, key[1:]),
+    for slot in slots(study, held, dense=not expert):
+        yield StageKind(
+            stages=slot.stages,
+            count=slot.row,
+            held=list(zip(held, slot.counts, strict=True)),
+            layers=slot.depth,
+            **_sizes(slot.depth, slot.counts, held),
+            wire=_wire(study, held, slot.counts),
             group=group,
             replicas=replicas,
             shard=shard,
             expert=expert,
         )
-        for key, stages in kinds.items()
-    ]
 
 
 def _wire(study: Study, held: Sequence[Parameters], counts: Sequence[Real]) -> Mapping[str, Real]:
@@ -206,64 +195,44 @@ def _wire(study: Study, held: Sequence[Parameters], counts: Sequence[Real]) -> M
     return {part: ratio(bytes_[part], elements[part]) for part in parts}
 
 
-def _of_structures(study: Study, holding: Holding | Literal[""]) -> Iterator[StageKind]:
-    """Yield kinds of virtual stages with arrays over structures; unused ones have zero stages."""
-    held: list[Parameters] = [
-        p
-        for _, p in study.contributions_by_row("parameters")
-        if holding in ("", holding_of(study, p))
-    ]
-    for expert in dict.fromkeys((False, *(p.expert for p in held))):
-        own = [p for p in held if p.expert == expert]
-        rows = tuple(p.count for p in own)
-        group, replicas, shard = spread(study, expert=expert)
-        for slot in slots(study, rows, dense=not expert):
-            yield StageKind(
-                stages=(slot.number,),
-                of=1 if slot.number == 0 else _SEVERAL,
-                layers=slot.depth,
-                wire=_wire(study, own, slot.counts),
-                group=group,
-                replicas=replicas,
-                shard=shard,
-                expert=expert,
-                row=slot.row,
-                **_sizes(slot.depth, slot.counts, own),
-            )
-
-
-_SEVERAL = 2  # stages of a kind that is not alone; which they are differs between structures
-
-
 @record(kw_only=True, eq=False)
 class Slot:
-    """Virtual stages with equal counts of everything, for each of several structures.
+    """Virtual stages with equal counts of parameters; in a search, for each of several structures.
 
-    If all stages of a structure are equal, it has only the slot of *number* 0. *depth* is the
-    number of layers of a stage, or the largest of *counts* if not dense. *counts* is the count of
-    each row on a stage. *row* is 1 on each of these stages.
+    *stages* names them as text; it is "" if all stages are equal. *depth* is the number of layers
+    of a stage, or the largest of *counts* if not dense. *counts* is the count of each parameter on
+    a stage. *row* is 1 on each of these stages.
     """
 
-    number: int
+    stages: str
     depth: Real
     counts: Sequence[Real]
-    row: StageCounts
+    row: tuple[float, ...]
 
 
-def slots(study: Study, rows: tuple[Any, ...], *, dense: bool) -> Iterator[Slot]:
-    """Yield the slots of stages by their counts of *rows*; stages with none of them have no slot.
+def slots(study: Study, held: Sequence[Parameters], *, dense: bool) -> Iterator[Slot]:
+    """Yield the slots of stages by their counts of *held*; stages with none of them have no slot.
 
     The depth of *dense* parameters is the number of layers of a stage.
     """
+    rows = tuple(p.count for p in held)
     for number in range(int(max_of(study.number(_most_slots, rows, dense)))):
         depth, *counts = study.number(_slot, rows, dense, number)
         if any_of(depth >= 0):
+            row = study.row(_on_slot, rows, dense, number, total=lambda: 1.0)
             yield Slot(
-                number=number,
+                stages=_stages_of(row, number) if number else "",
                 depth=maximum(depth, 0.0),
                 counts=counts,
-                row=StageCounts(1.0, _on_slot, rows, dense, number),
+                row=row,
             )
+
+
+def _stages_of(row: tuple[float, ...], number: int) -> str:
+    """Return the stages of slot *number* as text; in a search they differ between structures."""
+    if isinstance(row, StageCounts):
+        return f"stage {number}"
+    return stage_range(tuple(stage for stage, here in enumerate(row) if here))
 
 
 def _of_stages(

@@ -83,12 +83,11 @@ def power_sgd_flops(study: Study, kind: StageKind) -> Real:
     """Return FLOPs: 4 r n_r n_c to project, 2 r n_r n_c to restore, 2 n_r r^2 to orthogonalise."""
     chosen, hidden = study[Compression], study[Training].model.hidden
     found: Real = 0.0
-    for held in study.parameters:
-        if held.expert == kind.expert and held.count[kind.stages[0]]:
-            width, rank = held.elements / hidden, chosen.rank
-            shrinks = (hidden + width) * rank * chosen.minimum_rate < held.elements
-            each = 6.0 * rank * held.elements + 2.0 * hidden * rank * rank
-            found = found + held.count[kind.stages[0]] * where(shrinks, each, 0.0)
+    for held, often in kind.held:
+        width, rank = held.elements / hidden, chosen.rank
+        shrinks = (hidden + width) * rank * chosen.minimum_rate < held.elements
+        each = 6.0 * rank * held.elements + 2.0 * hidden * rank * rank
+        found = found + often * where(shrinks, each, 0.0)
     return found
 
 

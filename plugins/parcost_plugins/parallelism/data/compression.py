@@ -105,10 +105,8 @@ def low_rank(study: Study, kind: StageKind) -> tuple[Real, Real, Real]:
     rows: Real = 0.0
     columns: Real = 0.0
     whole: Real = 0.0
-    for held in study.parameters:
-        if held.expert != kind.expert or not held.count[kind.stages[0]]:
-            continue
-        often, width = held.count[kind.stages[0]], held.elements / hidden
+    for held, often in kind.held:
+        width = held.elements / hidden
         shrinks = (hidden + width) * chosen.rank * chosen.minimum_rate < held.elements
         rows = rows + often * where(shrinks, hidden, 0.0)
         columns = columns + often * where(shrinks, width, 0.0)

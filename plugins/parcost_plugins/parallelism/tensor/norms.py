@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 
 from parcost import Once, Real, Study, formula
 from parcost_plugins.parallelism.tensor.group import TensorGroup
-from parcost_plugins.vocabulary import Layout, Parameters, Training, virtual_stages
+from parcost_plugins.vocabulary import Layout, Parameters, Training
 from parcost_plugins.vocabulary.adapters import is_trained, trains_model
 from parcost_plugins.vocabulary.causes import TENSOR
-from parcost_plugins.vocabulary.stage_parameters import slots
+from parcost_plugins.vocabulary.stage_parameters import parameters_by_row, slots
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
@@ -27,37 +27,20 @@ def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
         "layer norm gradient all-reduce" if trains_model(study) else "adapter gradient all-reduce"
     )
     e = study[Training].precision.reduction
-    for i, elements, on in _kinds(study):
+    copied = [p for p in parameters_by_row(study) if _is_partial(study, p)]
+    for i, slot in enumerate(slots(study, copied, dense=False)):
         algorithm = reduction_algorithm(study, on_wire.algorithm)
-        n = formula("psi e", psi=elements, e=(e, "B"))
+        n = formula("psi e", psi=_elements(copied, slot.counts), e=(e, "B"))
         call = study.collective("all_reduce", n, "tp", algorithm)
         yield Once(
             name=name + (f" ({i + 1})" if i else ""),
             cause=TENSOR,
             seconds=call.formula,
             when="end",
-            count=on,
+            count=slot.row,
             **on_wire.on,
             bytes_=n.value,
         )
-
-
-def _kinds(study: Study) -> Iterator[tuple[int, Real, Sequence[float]]]:
-    """Yield kinds of stages: a number, the replicated elements, and the count on each stage."""
-    if study.has_structures:
-        held = [p for _, p in study.contributions_by_row("parameters")]
-        copied = [p for p in held if isinstance(p, Parameters) and _is_partial(study, p)]
-        for slot in slots(study, tuple(p.count for p in copied), dense=False):
-            yield slot.number, _elements(copied, slot.counts), slot.row
-        return
-    copied = [p for p in study.parameters if isinstance(p, Parameters) and _is_partial(study, p)]
-    kinds: dict[tuple[float, ...], list[int]] = {}
-    for stage in range(virtual_stages(study)):
-        kinds.setdefault(tuple(p.count[stage] for p in copied), []).append(stage)
-    for i, (counts, stages) in enumerate(kinds.items()):
-        if any(counts):
-            on = [float(stage in stages) for stage in range(virtual_stages(study))]
-            yield i, _elements(copied, counts), on
 
 
 def _is_partial(study: Study, held: Parameters) -> bool:
