@@ -234,22 +234,27 @@ class _Search:
         If the time limit is reached, the lowest bound of the others is recorded.
         """
         bounds = [self._apply_bound(bound) for bound in scores.bound_layouts(block)]
+        if self.front is not None and bounds:  # for one that excludes others, in every band
+            least = reduce(np.minimum, (bound.least_by_band() for bound in bounds))
+            for bound in bounds:
+                bound.order_by_band(least)
         while True:
             worst = self.best.worst if self.points is None else nan  # all points are expected
             matters = [bound.matters(worst, self.front) for bound in bounds]
-            each = [bound.costs(which) for bound, which in zip(bounds, matters, strict=True)]
-            costs = np.concatenate(each)
-            if not len(costs):
+            each = [bound.order(which) for bound, which in zip(bounds, matters, strict=True)]
+            order = np.concatenate(each)
+            if not len(order):
                 return
             if self._is_over:
-                self.unscored = min(self.unscored, float(costs.min()))
+                lowest = [bound.lowest_cost(w) for bound, w in zip(bounds, matters, strict=True)]
+                self.unscored = min(self.unscored, *lowest)
                 return
             if self.points is not None:  # in any order, and cheaper by structure
                 sizes = np.cumsum(list(map(len, each)))
                 least = sizes[np.flatnonzero(sizes)[0]]
                 here = int(np.searchsorted(sizes, max(_ROUND, least), side="right"))
-                costs, matters = costs[: sizes[here - 1]], matters[:here]
-            limit = np.partition(costs, _ROUND)[_ROUND] if len(costs) > _ROUND else inf
+                order, matters = order[: sizes[here - 1]], matters[:here]
+            limit = np.partition(order, _ROUND)[_ROUND] if len(order) > _ROUND else inf
             taken = [
                 (bound.bound, bound.take(which, limit))
                 for bound, which in zip(bounds, matters, strict=False)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parcost.search.front import band_of, least_by_band
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -26,7 +28,8 @@ def any_alike(left: NDArray[np.bool_], *values: Any) -> NDArray[np.bool_]:
 class LayoutBounds:
     """The layouts of one structure and schedule that are *left*, with lower bounds of their *cost*.
 
-    Layouts with the same bound share one element of the arrays.
+    Layouts with the same bound share one element of the arrays. They are scored in the order of
+    their cost, or by band of memory.
     """
 
     def __init__(self, bound: ScoredLayouts, cost: Any, left: NDArray[np.bool_]) -> None:
@@ -37,6 +40,15 @@ class LayoutBounds:
         self._cost, self._seconds, self._bytes = (
             np.broadcast_to(value, self._left.shape) for value in known
         )
+        self._order = self._cost
+
+    def least_by_band(self) -> NDArray[np.float64]:
+        """Return the lowest seconds in each band of memory."""
+        return least_by_band(self._seconds[self._left], self._bytes[self._left])
+
+    def order_by_band(self, least: NDArray[np.float64]) -> None:
+        """Order layouts by their seconds over the *least* in their band, or with less memory."""
+        self._order = self._seconds / np.minimum.accumulate(least)[band_of(self._bytes)]
 
     def matters(self, worst: float, front: Front | None) -> NDArray[np.bool_]:
         """Return which layouts may cost at most *worst*, or may be on the *front* (if given).
@@ -49,14 +61,18 @@ class LayoutBounds:
         found: NDArray[np.bool_] = self._left & gains & (self._cost < inf)
         return found
 
-    def costs(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Return the cost of each layout that *matters*."""
-        found: NDArray[np.float64] = np.repeat(self._cost[matters], self._alike)
+    def lowest_cost(self, matters: NDArray[np.bool_]) -> float:
+        """Return the lowest cost of a layout that *matters*, infinity if none does."""
+        return float(np.min(self._cost, where=matters, initial=inf))
+
+    def order(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the position of each layout that *matters*: the lowest are scored first."""
+        found: NDArray[np.float64] = np.repeat(self._order[matters], self._alike)
         return found
 
     def take(self, matters: NDArray[np.bool_], most: float) -> NDArray[np.bool_]:
-        """Remove layouts that matter and cost at most *most*, and return which ones these are."""
-        which = matters & (self._cost <= most)
+        """Remove layouts that matter, up to position *most*, and return which ones these are."""
+        which = matters & (self._order <= most)
         self._left &= ~which
         found: NDArray[np.bool_] = self.bound.legal & which
         return found

@@ -48,9 +48,7 @@ class Front:
             return
         seconds: Any = np.broadcast_to(scored.seconds, left.shape).reshape(-1)[flat]
         bytes_: Any = np.broadcast_to(scored.bytes_, left.shape).reshape(-1)[flat]
-        bands = _band(bytes_)
-        least = np.full(_BANDS, np.inf)
-        np.minimum.at(least, bands, seconds)
+        bands, least = band_of(bytes_), least_by_band(seconds, bytes_)
         for band in map(int, np.flatnonzero((least <= self._least) & (least < np.inf))):
             for i in np.flatnonzero((bands == band) & (seconds <= least[band] * (1.0 + ALIKE))):
                 values = values_at(scored, np.unravel_index(flat[i], left.shape))
@@ -61,7 +59,7 @@ class Front:
 
     def may_gain(self, seconds: Any, bytes_: Any) -> Any:
         """Return where a layout with at least these seconds and bytes may be a candidate."""
-        return seconds <= self._least[_band(bytes_)]
+        return seconds <= self._least[band_of(bytes_)]
 
     def candidates(self) -> Sequence[Candidate]:
         """Return the candidates, by band."""
@@ -82,6 +80,14 @@ def faster(candidates: Iterable[Candidate]) -> Sequence[Candidate]:
     return kept
 
 
-def _band(bytes_: Any) -> NDArray[np.intp]:
+def least_by_band(seconds: Any, bytes_: Any) -> NDArray[np.float64]:
+    """Return the lowest seconds in each band of memory, infinity in a band without layouts."""
+    least = np.full(_BANDS, np.inf)
+    np.minimum.at(least, band_of(bytes_), seconds)
+    return least
+
+
+def band_of(bytes_: Any) -> NDArray[np.intp]:
+    """Return the band of memory of layouts with *bytes_*."""
     found: NDArray[np.intp] = np.minimum(bytes_ / _BAND_BYTES, _BANDS - 1).astype(np.intp)
     return found
