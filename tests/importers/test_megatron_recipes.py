@@ -563,6 +563,44 @@ def job_config() -> ConfigContainer:
     assert "`set_workload` may change it" in asked["training.micro_batch"].reason
 
 
+STARTED = """\
+import argparse
+from megatron.bridge.recipes.llama import llama3_8b_pretrain_config
+from megatron.bridge.training.pretrain import pretrain
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--micro-batch-size", type=int, default=4)
+    parser.add_argument("--wide", action="store_true")
+    args = parser.parse_args()
+    config = llama3_8b_pretrain_config()
+    config.train.micro_batch_size = args.micro_batch_size
+    config.train.global_batch_size = 64
+    if args.wide:
+        config.model.tensor_model_parallel_size = 8
+    pretrain(config=config, forward_step_func=forward_step)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_script_that_starts_its_configuration_is_read() -> None:
+    """Options have their defaults, which are listed as assumed; no --wide leaves tp at 1."""
+    found = settings(translate(Megatron(), "train.py", STARTED))
+    micro = found["training.micro_batch"]
+    assert (micro.value, micro.assumption) == (
+        "4",
+        "`micro_batch_size` has this default in the file",
+    )
+    assert found["training.global_batch"].value == "64 sequences"
+    assert found["layout.tp"].value == "1"
+    # Two configurations are two jobs.
+    second = "    pretrain(config=llama3_8b_pretrain_config())\n\nif __name__"
+    other = Megatron().translate("train.py", STARTED.replace("\nif __name__", second))
+    assert "the file has no recipe" in other.problems[0].message
+
+
 WORKLOAD = """\
 from utils.utils import get_workload_base_config
 from utils.overrides import set_workload_base_configs

@@ -19,6 +19,7 @@ from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.python_code import (
     BUILTINS,
+    OPTIONS,
     Cell,
     CodeCall,
     CodeLibrary,
@@ -40,7 +41,6 @@ from parcost_formats.tools.tables import is_listed, table
 
 TOOL = "olmo_core"
 _VERSION = "OLMo-core 2.3"
-_OPTIONS = "options"
 _JOB = "ExperimentConfig"
 _MODULE = "train_module"
 _PARTS_OF_JOB = ("model", "trainer")  # fields of a class that is a job
@@ -196,7 +196,7 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
         made = _build_job(follower, builders)
     else:
         function = choose_function(python, makers, list(makers), recipe)
-        given = {one.arg: Entity(_OPTIONS, function) for one in function.args.args}
+        given = {one.arg: Entity(OPTIONS, function) for one in function.args.args}
         made, name, place = follower.call_function(function, given), function.name, function
     if not isinstance(made, Entity) or made.kind not in jobs:
         why = made.why if isinstance(made, UnreadValue) else "it returns another object"
@@ -419,7 +419,8 @@ class _OlmoLibrary(CodeLibrary):
     """
 
     def __init__(self, options: Mapping[str, Any] | None) -> None:
-        self._options = options
+        self.options = options or {}
+        self._declared = options is not None
         self._follower: Follower | None = None
 
     def call(self, follower: Follower, call: CodeCall) -> Any:
@@ -475,11 +476,10 @@ class _OlmoLibrary(CodeLibrary):
 
     def attribute(self, follower: Follower, owner: Entity, node: Any) -> Any:
         """Return an attribute of an object, or the default of an option of the command line."""
-        if owner.kind == _OPTIONS:
-            if self._options is None:
+        if owner.kind == OPTIONS:
+            if not self._declared:
                 return None
-            unread = UnreadValue(f"the file declares no option `{node.attr}`")
-            found = self._options.get(node.attr, unread)
+            found = super().attribute(follower, owner, node)
             if isinstance(found, int) and not isinstance(found, bool):
                 return DefaultNumber(found, f"`{node.attr}` has this default in the file")
             return found

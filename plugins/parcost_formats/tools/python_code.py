@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from attrs import field
@@ -32,6 +33,10 @@ _MOST_LISTS = 1000  # lists and dictionaries in a value
 _PARTS_OF_STEP = 100  # elements of a value that are looked at in the time of a step
 #: The kind of an object that code uses before anything has made it.
 IMPLIED = "object"
+#: The kind of the options that a parser of the command line returns.
+OPTIONS = "options"
+#: Methods of a parser that return the options.
+PARSED = ("parse_args", "parse_known_args")
 #: Functions of Python that change none of their arguments.
 BUILTINS = (
     *("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance", "list"),
@@ -304,7 +309,8 @@ class Follower:
                 shown = dotted_name(target) or target.attr
                 if isinstance(value, Entity):
                     _name_cells(value, shown)
-                self.put(owner, target.attr, Cell(value, statement, shown))
+                why = self._library.reason(statement)
+                self.put(owner, target.attr, Cell(value, statement, shown, why))
             else:
                 self._doubt_names(target.value, names)
         elif isinstance(target, ast.Subscript):
@@ -557,7 +563,12 @@ class Follower:
 
 
 class CodeLibrary:
-    """The effects of calls to other modules, by the tables."""
+    """The effects of calls to other modules, by the tables.
+
+    *options* are the options of the command line that the file declares, with their defaults.
+    """
+
+    options: Mapping[str, Any] = MappingProxyType({})
 
     def call(self, follower: Follower, call: CodeCall) -> Any:  # noqa: ARG002
         """Return the result of a function of Python; that of another module is unknown."""
@@ -567,15 +578,29 @@ class CodeLibrary:
         return UnreadValue(f"{shown} comes from another file, which parcost does not read")
 
     def method(self, owner: Entity, call: CodeCall) -> Any:  # noqa: ARG002
-        """Return the result of a method of an entity; by default it is unknown."""
+        """Return the options of a parser; the result of any other method is unknown."""
+        if call.last in PARSED:
+            options = Entity(OPTIONS, call.node)
+            return [options, []] if call.last == "parse_known_args" else options
         return UnreadValue(f"`{call.name}` is code, and none is run")
+
+    def reason(self, statement: ast.AST) -> str:
+        """Return why the value of an assignment is assumed: an option has it as its default."""
+        option = option_of(statement, self.options)
+        return f"`{option}` has this default in the file" if option else ""
 
     def decorate(self, made: Any, name: str, node: ast.expr) -> Any:  # noqa: ARG002
         """Return the result of a function under an unknown decorator; by default it is unknown."""
         return UnreadValue(f"`{name}` is code, and none is run")
 
     def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
-        """Return an attribute of an entity; by default a missing one is an empty object."""
+        """Return an attribute of an entity, or the default of an option of the command line.
+
+        By default a missing attribute is an empty object.
+        """
+        if owner.kind == OPTIONS:
+            unread = UnreadValue(f"the file declares no option `{node.attr}`")
+            return self.options.get(node.attr, unread)
         cell = owner.cells.get(node.attr)
         if cell is None:
             cell = Cell(Entity(IMPLIED, node), node, node.attr)
@@ -708,6 +733,14 @@ def option_defaults(tree: ast.Module) -> Mapping[str, Any] | None:
             action = _constant(name, given.get("action", ast.Constant(None)), names)
             found[name] = {"store_true": False, "store_false": True}.get(str(action))
     return found or None
+
+
+def option_of(node: ast.AST, options: Mapping[str, Any]) -> str:
+    """Return the option that a keyword of a call, or an assignment, hands on, or ""."""
+    value = node.value if isinstance(node, (ast.keyword, ast.Assign)) else node
+    is_option = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name)
+    name = value.attr if isinstance(value, ast.Attribute) and is_option else ""
+    return name if name in options else ""
 
 
 def constants(body: Sequence[ast.stmt]) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from parcost_formats.tools.python_code import (
     UnreadValue,
     entities_in,
     option_defaults,
+    option_of,
 )
 from parcost_formats.tools.python_values import (
     DottedName,
@@ -45,8 +46,6 @@ from parcost_formats.tools.tables import table
 from parcost_formats.tools.unsupported import PROGRAM
 
 _TRAINERS, _ARGUMENTS = ("SFTTrainer", "Trainer"), ("SFTConfig", "TrainingArguments")
-_OPTIONS = "options"
-_PARSED = ("parse_args", "parse_known_args")
 _LOAD = ".from_pretrained"
 _FROZEN, _CHECKPOINTS = "requires_grad", "gradient_checkpointing"
 _FAST, _UNSLOTH = ("FastLanguageModel", "FastModel"), "FastLanguageModel()"  # of unsloth
@@ -174,11 +173,8 @@ class _Library(CodeLibrary):
 
     def method(self, owner: Entity, call: CodeCall) -> Any:
         """Return the options of a parser; a method of a model may change the trained part."""
-        if call.last in _PARSED:
-            options = Entity(_OPTIONS, call.node)
-            return [options, []] if call.last == "parse_known_args" else options
         if not _is_model(owner):
-            return UnreadValue(f"`{call.name}` is code, and none is run")
+            return super().method(owner, call)
         if call.last == "gradient_checkpointing_enable":
             self._put(owner, _CHECKPOINTS, True, call)
         elif call.last in self._rules["noted"]:
@@ -188,13 +184,6 @@ class _Library(CodeLibrary):
         elif call.last not in self._rules["harmless"]:
             self.doubts.append((call.node, f"`{call.last}` may change what is trained"))
         return UnreadValue(f"`{call.name}` is code, and none is run")
-
-    def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
-        """Return an attribute of an object, or the default of an option."""
-        if owner.kind == _OPTIONS:
-            unread = UnreadValue(f"the file declares no option `{node.attr}`")
-            return self.options.get(node.attr, unread)
-        return super().attribute(follower, owner, node)
 
 
 def _copy(one: Entity, made: dict[int, Entity]) -> Entity:
@@ -382,7 +371,7 @@ class _Keys:
         elif value is not None or key in unlimited:
             plain = value.name if isinstance(value, DottedName) else value
             self.entries[key] = JsonEntry(plain, start, end)
-            if (option := _option_of(node, self._library.options)) and option not in self._given:
+            if (option := option_of(node, self._library.options)) and option not in self._given:
                 self.assumed[key] = f"`{option}` has this default in the file"
 
     def _arguments(self, cell: Cell | None, trainer: Entity) -> None:
@@ -480,11 +469,3 @@ def _frozen(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
         names = [one.attr for one in places if isinstance(one, ast.Attribute)]
         if _FROZEN in names or f"{_FROZEN}_" in names:
             yield node, f"`{_FROZEN}` chooses what is trained, which is not read"
-
-
-def _option_of(node: ast.AST, options: Mapping[str, Any]) -> str:
-    """Return the option of the command line that a keyword of a call hands on, or ""."""
-    value = node.value if isinstance(node, ast.keyword) else node
-    is_option = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name)
-    name = value.attr if isinstance(value, ast.Attribute) and is_option else ""
-    return name if name in options else ""

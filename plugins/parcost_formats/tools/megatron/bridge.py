@@ -18,6 +18,8 @@ from parcost_formats.tools.megatron.adapters import SCHEMES, find_fields, make_s
 from parcost_formats.tools.megatron.flags import PATTERNS
 from parcost_formats.tools.python_code import (
     BUILTINS,
+    OPTIONS,
+    PARSED,
     Cell,
     CodeCall,
     CodeLibrary,
@@ -25,6 +27,7 @@ from parcost_formats.tools.python_code import (
     Follower,
     UnreadValue,
     doubt_cells,
+    option_defaults,
 )
 from parcost_formats.tools.python_values import (
     DottedName,
@@ -93,7 +96,8 @@ def read_recipe(
         PythonTextError: The file is not Python, or has several recipes or none of that name.
     """
     python = PythonText(text)
-    library = _BridgeLibrary(neighbor, _training_functions(python.tree))
+    training = _training_functions(python.tree)
+    library = _BridgeLibrary(neighbor, training, option_defaults(python.tree))
     free = Entity(_CONTAINER, python.tree)
     follower = Follower(python.tree, library, {"cfg": free})
     recipe = _select_recipe(python, follower, name)
@@ -101,8 +105,9 @@ def read_recipe(
         made = follower.call_function(recipe, _configurations(recipe))
     else:
         made = follower.run_file(python.tree, _is_configuration)
-    if made is None and free.cells:
-        made = free
+    if made is None:
+        started = list(dict.fromkeys(library.started))
+        made = started[0] if len(started) == 1 else free if free.cells else None
     if isinstance(made, UnreadValue):
         start, end = python.place(recipe or python.tree)
         raise PythonTextError(f"the recipe is not followed: {made.why}", start, min(end, start + 3))
@@ -280,8 +285,11 @@ class _BridgeLibrary(CodeLibrary):
         self,
         neighbor: Callable[[str], str | None] = lambda _: None,
         training: Collection[str] = (),
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Read files beside a recipe by *neighbor*; functions of *training* change no setting."""
+        """Read files beside a recipe by *neighbor*; functions of *training* start the job."""
+        self.options = options or {}
+        self.started: list[Entity] = []
         self.doubts: list[tuple[str, ast.AST]] = []
         self.devices: Cell | None = None
         self._neighbor = neighbor
@@ -319,11 +327,13 @@ class _BridgeLibrary(CodeLibrary):
             return super().call(follower, call._replace(name=last))
         if last[:1].isupper():
             return Entity(last, node, {**_class_cells(last, node), **keywords})
+        given = [*arguments, *(one.value for one in keywords.values())]
+        found = [one for one in given if isinstance(one, Entity)]
+        if name in self._training:
+            self.started += filter(_is_configuration, found)
         harmless = last in _TABLE["harmless"]["functions"] or name in self._training
         if harmless or name.startswith(("os.", "logging.")):
             return UnreadValue("it is code, which parcost does not run")
-        given = [*arguments, *(one.value for one in keywords.values())]
-        found = [one for one in given if isinstance(one, Entity)]
         if found:
             self.doubts.append((last, node))
         for one in found:
@@ -501,16 +511,15 @@ class _BridgeLibrary(CodeLibrary):
             return Entity("hf", owner.node, dict(owner.cells))
         if call.last in _TABLE["harmless"]["methods"]:
             return None
+        if call.last in PARSED:
+            return super().method(owner, call)
         self.doubts.append((call.last, call.node))
         return Entity(f"?{call.last}", call.node)
 
-    def attribute(
-        self,
-        follower: Follower,  # noqa: ARG002
-        owner: Entity,
-        node: ast.Attribute,
-    ) -> Any:
+    def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
         """Return an attribute of an entity; a missing section of a configuration is created."""
+        if owner.kind == OPTIONS:
+            return super().attribute(follower, owner, node)
         cell = owner.cells.get(node.attr)
         if cell is not None:
             return cell.value
