@@ -56,6 +56,9 @@ def test_a_job_has_the_keys_of_deepspeed_and_its_own() -> None:
     [
         ('"gas"', '"mlp_type": "llama", "gas"', "model.ffn", "2048"),
         ('"gas"', '"mlp_type": "llama", "intermediate_size": 3584, "gas"', "model.ffn", "3584"),
+        # Of StableLM's branch: 8/3 of 768, up to a multiple of 500.
+        ('"gas"', '"mlp_type": "gated", "mlp_multiple_of": 500, "gas"', "model.ffn", "2500"),
+        ('"gas"', '"mlp_type": "gated", "activation": "silu", "gas"', "model.gated", "on"),
         ('"gas"', '"activation": "swiglu", "gas"', "model.ffn", "1024"),  # 2/3 of 3072, halved
         ('"gas"', '"intermediate_size": 4000, "gas"', "model.ffn", "4000"),
         ('"flash"', '"global"', "training.flash_attention", "off"),

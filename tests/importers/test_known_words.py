@@ -9,9 +9,12 @@ from parcost.engine.session import Session
 from parcost_formats.imports.reader import importers_of
 
 from .test_bridge_commands import SECTIONS
+from .test_gpt_neox import JOB as NEOX
 from .test_levanter import JOB as LEVANTER
 from .test_llm_foundry import JOB as FOUNDRY
 from .test_maxtext import RUN as MAXTEXT
+from .test_nemo import NEMO_1
+from .test_olmo import JOB as OLMO
 from .test_yaml_configs import LLAMA as NANOTRON
 from .translations import settings
 
@@ -58,3 +61,34 @@ def test_each_activation_of_maxtext_has_a_product(value: str, gated: str | None)
     text = MAXTEXT.replace('model_name: "llama3.1-70b"\n', sizes)
     text += f"base_mlp_dim: 14336\nbase_num_kv_heads: 8\nmlp_activations: {value}\n"
     assert settings(importer.read(ImportFile("run.yaml", text))).get("model.gated") == gated
+
+
+#: A word of a key that chooses a part of the model or of the layout.
+CHOSEN = {
+    "gpt_neox": (NEOX, '"gas": 3', '"gas": 3, "mlp_type": "WORD"', "regular"),
+    "nemo": (NEMO_1, "type: rope\n", "type: WORD\n", "rope"),
+    "olmo": (OLMO, "", "distributed_strategy: WORD\n", "fsdp"),
+}
+
+
+@pytest.mark.parametrize("tool", CHOSEN)
+def test_an_unknown_word_of_a_choice_is_an_error(tool: str) -> None:
+    text, before, after, known = CHOSEN[tool]
+    changed = text.replace(before, after, 1) if before else text + after
+    importer = importers_of(Session())[tool]
+    (found,) = importer.read(ImportFile("run.yaml", changed.replace("WORD", "foo"))).problems
+    assert "`foo` is not known" in found.message
+    assert known in found.help
+    assert not importer.read(ImportFile("run.yaml", changed.replace("WORD", known))).problems
+
+
+def test_words_of_nemo_that_choose_positions_and_shards() -> None:
+    importer = importers_of(Session())["nemo"]
+    text = NEMO_1.replace("type: rope\n", "type: alibi\n", 1)
+    assert settings(importer.read(ImportFile("run.yaml", text)))["model.alibi"] == "on"
+    text = NEMO_1.replace("trainer: {", "trainer: {strategy: {fsdp: foo}, ", 1)
+    (found,) = importer.read(ImportFile("run.yaml", text)).problems
+    assert (found.message, found.help[:6]) == (
+        "`trainer.strategy.fsdp`: `foo` is not known",
+        "known:",
+    )

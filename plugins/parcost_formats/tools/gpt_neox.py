@@ -242,26 +242,28 @@ def _feed_forward(found: SettingCollector) -> None:
     multiple = found.whole("mlp_multiple_of", least=1) or 1
     width = own or (int(factor * hidden) if isinstance(factor, int | float) else 4 * hidden)
     gated = found.word("activation", table(TOOL)["activations"])
-    if found.value("mlp_type") == "llama":
-        scaled = own or _round_up(8 * hidden // 3, _MULTIPLE)
+    kind = found.word("mlp_type", {"regular": "", "llama": "llama", "gated": "gated"})
+    if kind:  # gated is a word of the branch of StableLM
+        scaled = own or _round_up(8 * hidden // 3, _MULTIPLE if kind == "llama" else multiple)
         found.set(_MODEL, "gated", "on", "mlp_type")
         found.set(_MODEL, "ffn", digits(scaled), "intermediate_size" if own else "mlp_type")
-        found.assume(_MODEL, "mlp_biases", "off", "GPT-NeoX 2.0: mlp_type llama has none")
-        return
-    found.value("mlp_type")
-    if "activation" not in found:
+    elif "activation" not in found:
         found.assume(_MODEL, "gated", "off", "GPT-NeoX 2.0: activation is gelu")
     elif gated is not None:
         found.set(_MODEL, "gated", gated, "activation")
-    if gated == "on":
+    if kind == "llama":
+        found.assume(_MODEL, "mlp_biases", "off", "GPT-NeoX 2.0: mlp_type llama has none")
+        return
+    if gated == "on" and not kind:
         why = f"GPT-NeoX: two thirds are for gate and value, in multiples of {multiple}"
         found.assume(_MODEL, "ffn", digits(_round_up(int(width * 2 / 3) // 2, multiple)), why)
-    elif width:
+    elif width and not kind:
         key = "expansion_factor" if factor is not None else "hidden_size"
         key = "intermediate_size" if own is not None else key
         found.set(_MODEL, "ffn", digits(_round_up(width, multiple)), key)
     biased = found.switch("use_bias_in_mlp")
-    if (found.value("moe_num_experts") or 0) > 1 and found.value("moe_expert_interval", 1) == 1:
+    experts = found.whole("moe_num_experts", least=0) or 0
+    if experts > 1 and found.value("moe_expert_interval", 1) == 1:
         return  # of which experts have none
     if biased is None:
         found.assume(_MODEL, "mlp_biases", "on", "GPT-NeoX: use_bias_in_mlp is true")

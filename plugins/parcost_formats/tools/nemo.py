@@ -39,7 +39,7 @@ _FSDP = (
     "trainer.strategy.ddp.use_custom_fsdp",
     "trainer.strategy.ddp.use_megatron_fsdp",
 )
-_SHARDING = ("megatron", "pytorch", "true")
+_SHARDING = {**dict.fromkeys(("megatron", "pytorch", "true"), "on"), "false": "", "none": ""}
 _SHARDS = "trainer.strategy.ddp.data_parallel_sharding_strategy"
 _BATCHES = ("data.", "model.", "model.config.")
 _VERSION = "NeMo 2.5"  # whose defaults of adapters are assumed
@@ -445,6 +445,8 @@ class _NeMoReader:
         kind = self._key("position_embedding_type", _MODELS)
         rows = self._key("max_position_embeddings", _MODELS)
         learned = found.value(kind) == "learned_absolute" if kind else not self._exported
+        if kind and found.value(kind) == "alibi":
+            found.set(block, "alibi", "on", kind)
         number = None if rows is None else found.whole(rows)
         if learned and rows is not None and number is not None:
             found.set(block, "positions", digits(number), rows)
@@ -564,7 +566,7 @@ class _NeMoReader:
     def _read_megatron_fsdp(self) -> bool:
         """Read the ZeRO stage of Megatron-FSDP; return whether it is on."""
         found = self._found
-        on = next((key for key in _FSDP if str(found.value(key)).lower() in _SHARDING), "")
+        on = next((key for key in _FSDP if found.word(key, _SHARDING)), "")
         if not on:
             return False
         stage = found.word(_SHARDS, self._table["megatron_shards"])

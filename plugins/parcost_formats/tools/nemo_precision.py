@@ -25,8 +25,9 @@ def _of_trainer(found: SettingCollector) -> None:
     kind = found.word(key, table("nemo")["precisions"])
     if kind is None:
         return
+    found.switch("model.fp8_params")
+    found.word(_SYNC, table("nemo")["precisions"])
     if kind == "bf16" and found.switch("model.fp8"):
-        found.switch("model.fp8_params")
         gathered = found.value("model.fp8_params") is True
         recipe = "fp8_param_gather" if gathered else "fp8_delayed"
         found.use(f"precisions.{recipe}", "model.fp8")
