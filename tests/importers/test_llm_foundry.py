@@ -54,6 +54,35 @@ def test_reentrant_checkpoints_do_not_stop_early(lines: str, stops: str | None) 
     assert not found.unknown
 
 
+def test_the_model_of_early_2023_has_names_of_its_own() -> None:
+    """mosaic_gpt has the parts of MPT: an MLP of 3 x 768, ALiBi, and LayerNorm of full precision."""
+    early = """\
+  name: mosaic_gpt
+  tokenizer_name: gpt2
+  mlp_ratio: 3
+  attn_impl: torch
+  alibi: true
+  attn_pdrop: 0.0
+  low_precision_layernorm: false
+"""
+    body = JOB.replace("  name: mpt_causal_lm\n", early).replace("  expansion_ratio: 4\n", "")
+    start, end = body.index("  attn_config"), body.index("tokenizer: {")
+    found = LlmFoundry().translate("run.yaml", body[:start] + body[end:])
+    expected = {
+        "model.ffn": "2304",
+        "model.alibi": "on",
+        "model.positions": "0",
+        "model.norm": "layer",
+        "model.tied": "on",
+        "training.flash_attention": "off",
+    }
+    got = settings(found)
+    assert {name: got.get(name) for name in expected} == expected
+    assert not found.unknown
+    assert not found.questions
+    assert not found.problems
+
+
 def test_a_model_of_mpt_under_fsdp_is_read() -> None:
     found = LlmFoundry().translate("run.yaml", JOB)
     expected = {

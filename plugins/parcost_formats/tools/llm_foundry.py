@@ -40,6 +40,7 @@ _BATCH = re.compile(
 )
 _LOADER = re.compile(r"^[ \t]*train_loader\s*:", re.MULTILINE)
 _JOB = "parameters."  # of a run of MosaicML's platform
+_EARLY = "mosaic_gpt"  # the model up to LLM Foundry 0.1
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp8_torchao")
 
 
@@ -70,10 +71,19 @@ class LlmFoundry(JobImporter):
 
 
 def _flatten(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
-    """Return the entries of a job; run files of MosaicML have them in ``parameters``."""
-    if not any(key.startswith(_JOB) for key in entries):
-        return dict(entries)
-    return {key.removeprefix(_JOB): entry for key, entry in entries.items()}
+    """Return the entries of a job by the names of today.
+
+    Run files of MosaicML have them in ``parameters``; the model of early 2023 has other names.
+    """
+    plain = {key.removeprefix(_JOB): entry for key, entry in entries.items()}
+    kind = plain.get("model.name")
+    if kind is None or kind.value != _EARLY:
+        return plain
+    norm = plain.pop("model.low_precision_layernorm", None)
+    if norm is not None:
+        word = "low_precision_layernorm" if norm.value is True else "layernorm"
+        plain["model.norm_type"] = JsonEntry(word, norm.start, norm.end)
+    return {table(TOOL)["early"].get(key, key): entry for key, entry in plain.items()}
 
 
 def _framework(found: SettingCollector) -> None:
@@ -105,7 +115,7 @@ def _model(found: SettingCollector) -> None:
         return
     if adapters := found.keys_below("model.peft_config"):
         found.problem(adapters[0], f"adapters of `{kind}` are not read")
-    if kind not in ("mpt_causal_lm", "mosaic_gpt"):
+    if kind not in ("mpt_causal_lm", _EARLY):
         found.problem(
             "model.name", f"`{kind}` is not supported; supported: mpt_causal_lm, hf_causal_lm"
         )
