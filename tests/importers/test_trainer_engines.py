@@ -59,9 +59,39 @@ def test_a_file_of_deepspeed_beside_the_job_is_read() -> None:
     found = read("llamafactory", old, new, **{"conf/z3": wide})
     size = "training.model.hidden * training.model.hidden"
     assert settings(found)["overlap.bucket"] == f"{size} * training.precision.reduction"
-    (asked,) = read("llamafactory", old, new).questions
+    (asked,) = read("llamafactory", old, new.replace("z3", "own")).questions
     assert asked.attribute == "layout.zero"
-    assert "`conf/z3.json`, which is not beside the file" in asked.reason
+    assert "`conf/own.json`, which is not beside the file" in asked.reason
+    assert "--set layout.zero=2" in asked.answers
+
+
+@try_each(
+    "name, stage",
+    [
+        ("conf/zero3.json", "3"),
+        ("ds_config_zero2.json", "2"),
+        ("conf/stage_1.json", "1"),
+        ("ds_z3_config.json", "3"),
+        ("zero3_offload.json", None),
+        ("zero2_to_zero3.json", None),
+        ("zero30.json", None),
+        ("ds_config.json", None),
+    ],
+)
+def test_the_name_of_a_missing_file_of_deepspeed_has_its_stage(
+    name: str, stage: str | None
+) -> None:
+    """What else the file has is listed as unknown; with offload it is asked for."""
+    found = read("axolotl", CHECKPOINTS, f"{CHECKPOINTS}\ndeepspeed: {name}")
+    if stage is None:
+        assert found.questions
+        return
+    assert settings(found)["layout.zero"] == stage
+    why = f"the name of `{name.rpartition('/')[2]}`, which is not beside the file"
+    assert assumptions(found)["layout.zero"] == why
+    (left,) = [one for one in found.missing if one.name == "deepspeed"]
+    assert f"ZeRO {stage} is assumed from the name" in left.reason
+    assert uses(found)[-1] == "precisions.bf16_zero"
 
 
 @try_each(

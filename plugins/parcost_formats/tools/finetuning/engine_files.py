@@ -23,6 +23,8 @@ KIND = "distributed_type"
 COUNTS = ("num_processes", "num_machines")
 _NO_FILE = (None, False, "", "none")
 ENGINE_STEPS = "deepspeed_config.gradient_accumulation_steps"
+_STAGE = re.compile(r"(?:zero|stage|(?<![a-z])z)[-_]?([0-3])(?!\d)")
+_MORE = re.compile(r"offl|cpu|nvme|infinity|hpz|zpp|plus")  # of which a name has no details
 #: Importers of files of an engine, by the key that names such a file.
 _ENGINE_FILES = {"config_file": Accelerate(), "deepspeed": DeepSpeed()}
 
@@ -36,6 +38,7 @@ class EngineFiles:
         self.entries = {key: one for key, one in job.entries.items() if key != PROGRAM}
         self.launcher = launcher_options(job.launcher)
         self.doubts: list[tuple[str, str, str]] = []  # of files that are not beside the job
+        self.named: dict[str, str] = {}  # reasons for values that the name of such a file has
         self.is_typed = True  # the data types of DeepSpeed are in the file, or those of Trainer
         self.starts_fsdp = False  # by keys of its own
         self.bucket = ("", "")  # elements of a bucket of DeepSpeed, and why
@@ -130,8 +133,10 @@ class EngineFiles:
             if places and places[0] != name:
                 notes = dict.fromkeys(other, f"`{places[0]}` beside this file, for `{name}`")
         elif not values and not (values := self._known_parts(name)):
-            self._doubt_file(key, name)
-            return False
+            values, why = self._named_stage(key, name)
+            if not values:
+                self._doubt_file(key, name)
+                return False
         for one, value in values.items():
             place = f"{ahead}{one}"
             if why and one in COUNTS:
@@ -141,6 +146,22 @@ class EngineFiles:
             added = JsonEntry(value, entry.start, entry.end, own.get(one))
             self.entries.setdefault(place, added)
         return True
+
+    def _named_stage(self, key: str, name: str) -> tuple[dict[str, Any], str]:
+        """Return the ZeRO stage in the *name* of a missing file of DeepSpeed, and the reason."""
+        script = self._job.script
+        stages = {*_STAGE.findall(base_name(name).lower())}
+        is_written = script is not None and (script.find_written(name) or script.find_reason(name))
+        if key not in self.rules["names"]["deepspeed"] or len(stages) != 1 or is_written:
+            return {}, ""
+        if _MORE.search(base_name(name).lower()):
+            return {}, ""
+        (stage,) = stages
+        why = f"the name of `{base_name(name)}`, which is not beside the file"
+        rest = "what the file has of offload, buckets and recomputation is not known"
+        self.named[key] = f"ZeRO {stage} is assumed from {why}; {rest}"
+        self.is_typed = False
+        return {"zero_optimization.stage": int(stage)}, why
 
     def _doubt_file(self, key: str, name: str) -> None:
         """Ask for the sharding, because the file *name* of *key* is missing or unknown."""

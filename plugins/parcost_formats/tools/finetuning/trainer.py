@@ -129,13 +129,16 @@ class TrainerKeys:
             name = base_name(str(self._entries[key].value))
             is_read_alone = key != "fsdp_config" and name.endswith(CONFIGURATIONS)
             own_file = [f"--use {name}"] if is_read_alone else []
-            answers = (*own_file, "--set layout.zero=0", "--set layout.zero=3")
+            stages = (0, 1, 2, 3) if key in self.rules["names"]["deepspeed"] else (0, 3)
+            answers = (*own_file, *(f"--set layout.zero={one}" for one in stages))
             rest = "what the file has of offload, buckets and recomputation is not known"
             if key == "fsdp_config" and "full_shard" in str(self.found.value("fsdp", "")):
                 rest = "what the file has of resharding and recomputation is not known"
             else:
                 self.found.ask(attribute, reason, answers, key)
             self.found.leave_open(key, rest, "overlap.gradients")
+        for key, why in files.named.items():
+            self.found.leave_open(key, why, "overlap.gradients")
         for word in job.strays:
             self._list_stray(word)
 
