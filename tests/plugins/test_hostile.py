@@ -207,6 +207,27 @@ def test_a_rate_of_next_to_nothing_takes_for_ever_wherever_it_stands(rate: str) 
     assert ids(slow + other) == ["cannot-run"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "place", "message"),
+    [
+        ("adapters { rank = 8, weights = 1e30 B }", "weights = 1e30 B", "no finite time for"),
+        (
+            "device other extends h100_sxm { memory_bandwidth = 1e-9 B/s }",
+            "memory_bandwidth = 1e-9 B/s",
+            "no finite time for",
+        ),
+    ],
+)
+def test_a_value_out_of_proportion_is_named_at_its_place(
+    changes: str, place: str, message: str
+) -> None:
+    text = SPEC.replace("cluster {", "cluster { device = other,") if "other" in changes else SPEC
+    (said,) = parcost.load_text(f"{text}\n{changes}\n")[0].evaluate().diagnostics
+    assert (said.id, said.labels[0].span.text) == ("cannot-run", place)
+    assert said.message.startswith(message)
+    assert f"{place.partition(' ')[0]}` is out of proportion" in said.message
+
+
 def test_points_that_take_for_ever_leave_those_that_end() -> None:
     text = SPEC.replace("zero = 0", "tp = 8")
     text = text.replace("cluster {", "cluster { device = other,")

@@ -17,6 +17,7 @@ from parcost.contract.figures import Figure, Interval, Section
 from parcost.contract.outcome import Outcome
 from parcost.contract.pipelines import Activity, Pipeline
 from parcost.contract.plugin import Fault, Plugin
+from parcost.contract.schema import block_name, block_type, with_inner_blocks
 from parcost.contract.study import Study
 from parcost.engine import reduce
 from parcost.engine.attribute_reads import unread_checks
@@ -33,7 +34,7 @@ from parcost.engine.shapes import valid_answers, validate_shapes
 from parcost.engine.study import SpecStudy
 from parcost.engine.trace import replay_activities
 from parcost.expectations.claims import Claims, expectations
-from parcost.numeric import all_of, any_of, quiet
+from parcost.numeric import all_of, any_of, array_kind, log2, max_of, quiet, where
 from parcost.report.result import Expectation, Result
 from parcost.report.verdict import RULES
 
@@ -43,6 +44,8 @@ Stamped: TypeAlias = "Sequence[tuple[Plugin, T]]"
 
 LONGEST_SECONDS = 1e15  # thirty million years: longer than anything that runs
 LARGEST_BYTES = 1e30
+_USUAL_RATE = 1e9  # per second
+_FARTHEST = 58.0  # powers of two: no job has as many bytes or tokens, and no device such a rate
 
 
 def rejection(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Result:
@@ -280,7 +283,7 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
         "outcome_checks",
         study.plugins.ask("outcome_checks", study.faults, study=study, outcome=outcome),
     )
-    ends = _ends(outcome.step_seconds < LONGEST_SECONDS, ())
+    ends = _ends(study, outcome.step_seconds < LONGEST_SECONDS, {})
     judged = gather([ends, *(check for _, check in asked)], study)
     failed = [*warnings, *judged.failed]
     unjudged = any(fault.hook in RULES for fault in study.faults)
@@ -291,27 +294,55 @@ def duration_check(study: Study) -> Check:
     """Return the rule that every term is finite: an algorithm that cannot run takes forever."""
     validate_shapes(study, "terms", "memory")  # nothing has been added up before
     holds: Any = True
-    names: list[str] = []
+    names: dict[str, list[str]] = {}
     for _, term in study.contributions("terms"):
         ends = term.seconds < LONGEST_SECONDS
         if not all_of(ends):
-            names.append(f"`{term.name}`")
+            names.setdefault("time", []).append(f"`{term.name}`")
             holds = holds & ends
     for _, held in study.contributions("memory"):
         fits = held.bytes_ < LARGEST_BYTES
         if not all_of(fits):
-            names.append(f"`{held.name}`")
+            names.setdefault("memory", []).append(f"`{held.name}`")
             holds = holds & fits
-    return _ends(holds, names)
+    return _ends(study, holds, names)
 
 
-def _ends(holds: Any, names: Sequence[str]) -> Check:
+def _ends(study: Study, holds: Any, names: Mapping[str, Sequence[str]]) -> Check:
+    found = [
+        f"no finite {what} for {' and '.join(list(dict.fromkeys(of))[:4])}"
+        for what, of in names.items()
+    ]
+    subject = "" if all_of(holds) else _extreme_attribute(study)
     return Check(
         id="cannot-run",
         holds=holds,
-        subject="",
-        message="no finite time for {terms}",
-        inputs={"terms": " and ".join(list(dict.fromkeys(names))[:4]) or "the step"},
-        help="name an algorithm that can run over these ranks, or `auto`; or correct a rate "
-        "that is almost zero",
+        subject=subject,
+        message="{terms}{attribute}",
+        inputs={
+            "terms": ", ".join(found) or "no finite time for the step",
+            "attribute": f": `{subject}` is out of proportion" if subject else "",
+        },
+        help="correct this value"
+        if subject
+        else "name an algorithm that can run over these ranks, or `auto`; or correct a rate that "
+        "is almost zero",
     )
+
+
+def _extreme_attribute(study: Study) -> str:
+    """Return the written attribute that is farthest from usual values; "" if all are near them."""
+    outer = [block for blocks in study.blocks.values() for block in blocks]
+    farthest, found = _FARTHEST, ""
+    for block in {id(one): one for top in outer for one in with_inner_blocks(top)}.values():
+        fields = block_type(type(block)).fields
+        for name, origin in study.origins.get(id(block), {}).items():
+            value: Any = vars(block).get(name)
+            if origin.how == "default" or not (isinstance(value, float) or array_kind(value)):
+                continue
+            usual = _USUAL_RATE if str(fields[name].dimension).endswith("/s") else 1.0
+            distance: Any = log2(where(value > 0.0, value, usual) / usual)
+            size = max_of(abs(distance))
+            if size > farthest:
+                farthest, found = size, f"{block_name(block)}.{name}"
+    return found
