@@ -914,3 +914,21 @@ def test_a_recipe_of_one_release_says_which() -> None:
     assert (found["model.experts"].value, found["layout.ep"].value) == ("64", "8")
     assert (found["model.tied"].value, found["framework.rotary"].value) == ("off", "eager")
     assert found["layout.ep"].assumption == "Megatron-Bridge 0.3: olmoe_7b_pretrain_config"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("gemma2_9b_pretrain_config", "scaled"),  # against _pretrain_common
+        ("gemma2_9b_sft_config", "scaled_experts"),  # against _sft_common
+        ("gemma2_9b_peft_config", "scaled"),
+        ("gpt_oss_20b_pretrain_config", "scaled"),
+        ("llama31_405b_sft_config", "scaled_experts"),
+        ("qwen3_30b_a3b_sft_config", "scaled_experts"),
+        ("qwen3_8b_sft_config", "scaled"),
+    ],
+)
+def test_the_average_of_gradients_is_that_of_the_recipe(name: str, value: str) -> None:
+    """Megatron-Bridge 0.6.2: average_in_collective of the recipe, else of its base."""
+    found = translate(Megatron(), "recipe.py", recipe(f"cfg = {name}()"))
+    assert values(found)["sharding.gradient_average"] == value

@@ -470,10 +470,6 @@ def test_a_supervised_fine_tuning_of_slime_is_read() -> None:
     }
     assert expected.items() <= values(found).items()
     assert not found.questions
-    dynamic = translate(
-        Megatron(), "run.sh", SLIME.replace("--debug", "--use-dynamic-batch-size --debug")
-    )
-    assert "training.micro_batch" in [one.attribute for one in dynamic.questions]
     idle = translate(Megatron(), "run.sh", SLIME.replace(" --debug-train-only", ""))
     assert values(idle) == values(found)
     (engines,) = [one.reason for one in idle.unknown if one.name == "--loss-type"]
@@ -481,6 +477,28 @@ def test_a_supervised_fine_tuning_of_slime_is_read() -> None:
     generating = SLIME.replace("--loss-type sft_loss", "")
     (problem,) = Megatron().translate("run.sh", generating).problems
     assert problem.message.startswith("`--rollout-batch-size`: reinforcement")
+
+
+@pytest.mark.parametrize(
+    ("more", "answer"),
+    [
+        ("--max-tokens-per-gpu 9216", "18"),  # samples of 512 tokens
+        ("--max-tokens-per-gpu 9216 --context-parallel-size 2", "36"),
+        ("--max-tokens-per-gpu 9216 --micro-batch-size 4", "18"),  # which slime ignores
+        ("", "SAMPLES"),
+    ],
+)
+def test_micro_batches_of_slime_that_are_packed_by_tokens_raise_a_question(
+    more: str, answer: str
+) -> None:
+    text = SLIME.replace("--debug", f"--use-dynamic-batch-size {more} --debug")
+    found = translate(Megatron(), "run.sh", text)
+    (asked,) = found.questions
+    assert asked.attribute == "training.micro_batch"
+    assert "as many samples as fit into --max-tokens-per-gpu" in asked.reason
+    assert asked.answers[0] == f"--set training.micro_batch={answer}"
+    assert text[asked.start : asked.end] == "--use-dynamic-batch-size"
+    assert "training.micro_batch" not in values(found)
 
 
 def test_a_file_for_yaml_cfg_is_read() -> None:

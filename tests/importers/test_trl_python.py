@@ -178,7 +178,7 @@ def test_a_value_under_a_condition_that_is_not_known_is_an_error() -> None:
     )
     (problem,) = found.problems
     assert problem.message.startswith("`per_device_train_batch_size`")
-    assert problem.help == "write it as a constant"
+    assert problem.help == "write its value in place of it"
 
 
 @pytest.mark.parametrize(
@@ -493,3 +493,47 @@ def test_a_notebook_without_code_is_named(run_command: Run, text: str) -> None:
     done = run_command("import", "tune.ipynb", files={"tune.ipynb": text})
     assert done.code == 2
     assert "`tune.ipynb` is not a notebook with code" in done.err
+
+
+ENGINE = PLAIN.replace('"zero.json"', "options.deepspeed")
+PARSER = 'parser.add_argument("--deepspeed"{})\n'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "command", "message", "help"),
+    [
+        (
+            "options = parser.parse_args()",
+            "from settings import options",
+            "",
+            "`deepspeed`: `options.deepspeed` comes from another file, which parcost does not read",
+            "write its value in place of it",
+        ),
+        (
+            "options = parser.parse_args()",
+            f"{PARSER.format('')}options = parser.parse_args()",
+            "--deepspeed $CONFIG",
+            "`deepspeed`: `CONFIG` is not set in the file",
+            "give the variable: --set-env CONFIG=VALUE",
+        ),
+    ],
+)
+def test_the_reason_and_the_answer_are_those_of_the_option_of_deepspeed(
+    old: str, new: str, command: str, message: str, help: str
+) -> None:
+    files = {"run.py": ENGINE.replace(old, new)}
+    script = f"accelerate launch --num_processes 8 run.py {command}\n"
+    found = importer_of("trl").read(ImportFile("go.sh", script, neighbor=files.get))
+    assert (message, help) in [(one.message, one.help) for one in found.problems]
+
+
+def test_a_switch_of_deepspeed_that_is_off_starts_no_engine() -> None:
+    off = PARSER.format(', action="store_true"')
+    text = ENGINE.replace("options = parser.parse_args()", f"{off}options = parser.parse_args()")
+    script = "accelerate launch --num_processes 8 run.py\n"
+    found, plain = (
+        importer_of("trl").read(ImportFile("go.sh", script, neighbor={"run.py": one}.get))
+        for one in (text, PLAIN.replace('deepspeed="zero.json", ', ""))
+    )
+    assert settings(found) == settings(plain)
+    assert uses(found) == uses(plain)

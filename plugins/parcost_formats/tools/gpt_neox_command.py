@@ -131,9 +131,7 @@ def _configurations(launch: ScriptLaunch) -> Iterator[tuple[ShellField, str]]:
         elif _takes_value(flag) or text.startswith("-") or not seen:
             seen = seen or text.endswith("train.py")
         elif word.unread and not _NAME.search(text):
-            answers = " | ".join(word.answers) or "--set-env NAME=VALUE"
-            message = f"`{text}` names a configuration: {word.unread}"
-            raise error_at(word, message, f"give the variable: {answers}")
+            raise error_at(word, f"`{text}` names a configuration: {word.unread}", word.advice)
         else:
             paths.append(word)
     for word in paths:

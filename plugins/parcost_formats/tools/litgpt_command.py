@@ -73,10 +73,7 @@ def _read_words(
         else:
             key, field = _RULES["programs"][program], word
         if field.unread and not is_listed(key, _IGNORED):
-            answers = " | ".join(field.answers) or "--set-env NAME=VALUE"
-            help = f"give the variable: {answers}"
-            message = f"`{key}`: {field.unread}"
-            raise error_at(field, message, help)
+            raise error_at(field, f"`{key}`: {field.unread}", field.advice)
         if key == "config":
             configurations.append(field)
         else:

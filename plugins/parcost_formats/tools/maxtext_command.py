@@ -58,9 +58,7 @@ def read_command(file: ImportFile) -> CommandKeys:
         pair = _PAIR.fullmatch(word.text)
         if pair is not None and word.unread:
             if pair[1] not in _FREE and not is_listed(pair[1], _IGNORED):
-                message = f"`{pair[1]}`: {word.unread}"
-                answers = " | ".join(word.answers) or "--set-env NAME=VALUE"
-                raise error_at(word, message, f"give the variable: {answers}")
+                raise error_at(word, f"`{pair[1]}`: {word.unread}", word.advice)
         elif pair is not None:
             found.add(pair[1], pair[2], word)
         elif word.text.endswith((".yml", ".yaml")) and not word.text.endswith("base.yml"):

@@ -14,9 +14,9 @@ from typing import Any, Self, cast
 from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.answers import answer_to, asked_attribute
 from parcost_formats.tools.collector import SettingCollector, digits
-from parcost_formats.tools.huggingface.layers import settings_of_full
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.layer_settings import settings_of_full
 from parcost_formats.tools.python_code import (
     BUILTINS,
     OPTIONS,

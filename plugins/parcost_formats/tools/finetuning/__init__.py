@@ -145,12 +145,11 @@ class TuningTool(IncompleteJobImporter):
             if not deciding and is_listed(key, plain):
                 continue
             decides = " decides what is trained" if deciding else ""
-            way = f"give the variable: {' | '.join(word.answers) or '--set-env NAME=VALUE'}"
             yield ImportProblem(
                 message=f"`{key}`{decides}: {word.unread}",
                 start=word.start,
                 end=word.end,
-                help=way if job.script is not None else "write it as a constant",
+                help=word.advice,
             )
 
     def _list_ignored(self) -> Sequence[str]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from attrs import evolve
+
 from parcost import ImportFile, PlaceBeside
 from parcost_formats.tools.accelerate import Accelerate
 from parcost_formats.tools.collector import AUTO, read_configuration
@@ -227,6 +229,8 @@ class EngineFiles:
                 self.doubts.append(("layout.zero", f"`{key}` names no file", key))
         elif key and entries[key].value not in _NO_FILE:
             self._add(key, "")
+        elif key:
+            entries[key] = evolve(entries[key], value=None)
         steps = entries.pop("gradient_accumulation_steps", None)
         if steps is not None and steps.value != AUTO:
             entries.setdefault(ENGINE_STEPS if own else "gradient_accumulation_steps", steps)

@@ -178,9 +178,7 @@ def _of_launch(
     unread = next((one for one in launch.arguments[:1] if one.unread), None)
     keys = {*command.unread, *command.entries} - {PROGRAM}
     if unread is not None and (unread in command.strays or not keys):
-        help = f"give the variable: {' | '.join(unread.answers) or '--set-env NAME=VALUE'}"
-        if unread.unread == ARGUMENTS:
-            help = "write them into the file"
+        help = "write them into the file" if unread.unread == ARGUMENTS else unread.advice
         message = f"`{unread.text}` has the keys of the job, or names their file: {unread.unread}"
         problem = ImportProblem(message=message, start=unread.start, end=unread.end, help=help)
         command.problems.append(problem)

@@ -257,6 +257,7 @@ def read_started_job(script: Script, launch: ScriptLaunch, program: ImportFile) 
     except PythonTextError as error:
         raise error_at(launch.program, f"`{launch.name}`: {error}", error.help) from None
     start, end = launch.program.start, launch.program.end
+    answers = {one.unread: one.answers for one in given.values() if one.unread}
     entries = {
         key: JsonEntry(one.value, start, end, PlaceBeside(program.name, one.start, one.end))
         for key, one in job.entries.items()
@@ -268,7 +269,10 @@ def read_started_job(script: Script, launch: ScriptLaunch, program: ImportFile) 
     return evolve(
         job,
         entries=entries,
-        unread={k: w._replace(start=start, end=end) for k, w in job.unread.items()},
+        unread={
+            key: word._replace(start=start, end=end, answers=answers.get(word.unread, ()))
+            for key, word in job.unread.items()
+        },
         problems=problems,
         launcher=launch.launcher,
         environment=script.environment_of(launch.environment),
@@ -362,6 +366,10 @@ class _Keys:
         self.assumed.pop(key, None)  # of a default
         if isinstance(value, list):  # with a part that is not known
             value = next((one for one in value if isinstance(one, UnreadValue)), value)
+        if isinstance(value, DottedName) and not re.search(self._rules["constants"], value.name):
+            value = UnreadValue(
+                f"`{value.name}` comes from another file, which parcost does not read"
+            )
         if isinstance(value, dict) and value:
             for name, one in value.items():
                 self._add(f"{key}.{name}", Cell(one, node, name))

@@ -120,8 +120,7 @@ class TrainerKeys:
         self.found = SettingCollector(self._entries, self.rules)
         for key, word in files.open.items():
             if key not in COUNTS:
-                help = f"give the variable: {' | '.join(word.answers) or '--set-env NAME=VALUE'}"
-                self.found.problem(key, word.unread, help)
+                self.found.problem(key, word.unread, word.advice)
         self.found.parts = files.parts
         for key, message in files.broken.items():
             self.found.problem(key, message, "such as '{\"use_reentrant\": false}'")

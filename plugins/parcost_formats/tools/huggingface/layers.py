@@ -6,10 +6,8 @@ are turned into a set of layers, counted from 0, and then into the shortest attr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
-
-from parcost_formats.tools.collector import digits
 
 #: Returns the value of a key, and the reason for it if the file does not state it.
 ValueOf = Callable[[str], tuple[Any, str]]
@@ -175,35 +173,6 @@ def _full_of_pattern(count: int, value_of: ValueOf, every: int, keys: Sequence[s
         return Layers((), key, why)
     place = 0 if every < 0 else every - 1
     return Layers([i for i in range(count) if i % abs(every) == place], key, why)
-
-
-def settings_of_dense(found: Sequence[int], count: int) -> Iterator[tuple[str, str]]:
-    """Yield the attributes of dense layers: a count of first layers, a step, or a list."""
-    if not found:
-        return
-    if list(found) == list(range(len(found))) and len(found) < count:
-        yield "dense_first", digits(len(found))
-        return
-    rest = sorted({*range(count)} - {*found})
-    if rest and rest == list(range(rest[0], count, rest[0] + 1)):
-        yield "moe_every", digits(rest[0] + 1)
-        return
-    yield "dense_layers", _list(found)
-
-
-def settings_of_full(found: Sequence[int], count: int) -> Iterator[tuple[str, str]]:
-    """Yield the attributes of layers with full attention: a step, or a list."""
-    if not found:
-        return
-    every = found[0] + 1
-    if list(found) == list(range(found[0], count, every)):
-        yield "full_every", digits(every)
-        return
-    yield "full_layers", _list(found)
-
-
-def _list(numbers: Sequence[int]) -> str:
-    return f"[{', '.join(map(str, numbers))}]"
 
 
 def _layer_kinds(key: str, values: Any, count: int, known: Sequence[str]) -> list[str]:

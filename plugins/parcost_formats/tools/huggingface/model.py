@@ -24,10 +24,9 @@ from parcost_formats.tools.huggingface.layers import (
     Layers,
     dense_layers,
     full_layers,
-    settings_of_dense,
-    settings_of_full,
 )
 from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.layer_settings import settings_of_dense, settings_of_full
 from parcost_formats.tools.tables import is_listed, unknown_words, value_of_pattern
 from parcost_plugins.vocabulary.neighbours import divisors
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from parcost_formats.tools.drafts import EXACT_ROWS, Option, digits
 from parcost_formats.tools.hub import closest_entry, find_entry, vocabulary_of
-from parcost_formats.tools.huggingface.layers import settings_of_full
+from parcost_formats.tools.layer_settings import settings_of_full
 from parcost_formats.tools.megatron.defaults import ToolOptions
 from parcost_formats.tools.megatron.patterns import LayerListError, pattern
 from parcost_formats.tools.tables import table

@@ -128,12 +128,35 @@ def slime_job(draft: Draft, options: Mapping[str, Option]) -> ToolJob | None:
         job.add(option)
     devices = (options.get(f"actor_num_{one}") for one in ("nodes", "gpus_per_node"))
     job.devices = [one for one in devices if one is not None]
-    if "use_dynamic_batch_size" not in options:
+    dynamic = job.options.pop("use_dynamic_batch_size", None)
+    if dynamic is not None:
+        _pack_by_tokens(job, dynamic)
+    else:
         fact = f"{job.version}: micro_batch_size is 1"
         size = Option(name="micro_batch_size", key="", texts=("1",), assumption=fact)
         job.options.setdefault("micro_batch_size", size)
     job.complete()
     return job
+
+
+def _pack_by_tokens(job: ToolJob, dynamic: Option) -> None:
+    """Make the micro-batch unknown: it holds as many samples as fit into a number of tokens."""
+    names = ("max_tokens_per_gpu", "micro_batch_size")
+    limit, size = (job.options.pop(name, None) for name in names)
+    job.ignored += [one for one in (limit, size) if one is not None]
+    shown = "--max-tokens-per-gpu" if limit is None else " ".join([limit.key, *limit.texts])
+    ranks = job.options.get("context_parallel_size", Option(name="", key="", texts=("1",)))
+    length = job.options.get("seq_length")
+    numbers = [one.text for one in (limit, length, ranks) if one is not None]
+    count = "SAMPLES"
+    if len(numbers) == 3 and all(one.isdecimal() and int(one) > 0 for one in numbers):
+        tokens, sequence, cp = map(int, numbers)
+        count = str(max(tokens * cp // sequence, 1))
+    why = f"a micro-batch has as many samples as fit into {shown}: state their mean number"
+    unread = dynamic.evolve(
+        name="micro_batch_size", unread=why, answers=(f"--set training.micro_batch={count}",)
+    )
+    job.options["micro_batch_size"] = unread
 
 
 def swift_job(options: Mapping[str, Option]) -> ToolJob:

@@ -49,6 +49,12 @@ class ShellField(NamedTuple):
     answers: tuple[str, ...] = ()
     alternatives: tuple[tuple[ShellField, ...], ...] = ()
 
+    @property
+    def advice(self) -> str:
+        """The help for an unknown word: the options that set it, or its value in the file."""
+        ways = " | ".join(self.answers)
+        return f"give the variable: {ways}" if ways else "write its value in place of it"
+
 
 class Variable:
     """The value of a variable, the elements of an array, or of a map by its *keys*.
