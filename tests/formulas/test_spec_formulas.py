@@ -141,14 +141,6 @@ def test_formulas_of_shipped_specs_compute_their_numbers(
     assert len(texts["algorithms"]) <= MOST_ALGORITHMS, "\n".join(sorted(texts["algorithms"]))
 
 
-@pytest.mark.slow
-def test_formulas_of_a_step_compute_their_numbers() -> None:
-    """A few specs of every test run: a step, buckets, a run's cost, transfers, and a torus."""
-    paths = ("minimal", "buckets", "run_cost", "tensor_parallel", "networks", "torus")
-    texts: dict[str, set[str]] = {"expressions": set(), "algorithms": set()}
-    assert not mismatches((f"examples/{path}.par" for path in paths), texts)
-
-
 def test_a_price_by_the_hour_is_shown_by_the_hour() -> None:
     """2.5 USD for an hour of a device is no 9,000 USD/h."""
     (report,) = parcost.evaluate(SPECS / "examples/run_cost.par")

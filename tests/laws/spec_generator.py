@@ -19,6 +19,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
 
 from attrs import evolve, field, frozen
@@ -186,17 +187,22 @@ class Generator:
         """Every block of the language, by keyword."""
         return self.plugins.blocks
 
-    def singles(self) -> Iterator[Case]:
-        """Yield each attribute at each of its edges, alone, then as the first of a list."""
+    def singles(self, first: int = 0, every: int = 1) -> Iterator[Case]:
+        """Yield each attribute at each of its edges, alone, then as the first of a list.
+
+        Or one of *every* so many, from the *first* on.
+        """
+        for name, place, attribute, text in islice(self._edges(), first, None, every):
+            yield _case(name, bases()[name], [(place, attribute, text)])
+
+    def _edges(self) -> Iterator[tuple[str, Place, str, str]]:
         for name, spec in bases().items():
             for place, attribute, field_ in self.attributes(spec):
                 texts = self.values(spec, field_)
-                for text in texts:
-                    yield _case(name, spec, [(place, attribute, text)])
-                if len(texts) > 1:
-                    listed = as_list(texts[1:4])
-                    if listed is not None:
-                        yield _case(name, spec, [(place, attribute, listed)])
+                yield from ((name, place, attribute, text) for text in texts)
+                listed = as_list(texts[1:4]) if len(texts) > 1 else None
+                if listed is not None:
+                    yield name, place, attribute, listed
 
     def random(self, seed: int, number: int, *, light: bool = False) -> Case:
         """Return a case with one to four attributes set, mostly a pair; some are lists.

@@ -156,25 +156,16 @@ def test_a_spec_is_written_as_it_was_read() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ten", range(8))
-def test_settings_at_random_make_no_plugin_fail(ten: int) -> None:
-    for number in range(10 * ten, 10 * (ten + 1)):
-        case = GENERATOR.random(seed=10, number=number)
-        assert fault(SESSION, case.text, depth=0) == "", case
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("hundred", range(10))
-def test_many_settings_at_random_make_no_plugin_fail(hundred: int) -> None:
+def test_settings_at_random_make_no_plugin_fail(hundred: int) -> None:
     for number in range(100 * hundred, 100 * (hundred + 1)):
         case = GENERATOR.random(seed=11, number=number)
         assert fault(SESSION, case.text) == "", case
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hundred", range(10))
-def test_attributes_at_their_edges_make_no_plugin_fail(hundred: int) -> None:
-    cases = list(GENERATOR.singles())
-    step = len(cases) // 1000
-    for case in cases[hundred::step][: 1000 // 10]:
+@pytest.mark.parametrize("part", range(10))
+def test_attributes_at_their_edges_make_no_plugin_fail(part: int) -> None:
+    """Every 131st of 68,000 cases, a prime number, so that no kind of value and no base is left out."""
+    for case in GENERATOR.singles(131 * part, 1310):
         assert fault(SESSION, case.text, depth=1) == "", case

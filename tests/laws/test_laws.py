@@ -6,18 +6,20 @@ The specs are those of the generator; a law is checked where a spec may run and 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
 from typing import Any
 
 import numpy as np
 import pytest
+from attrs import evolve
 from spec_generator import Generator
 
 import parcost
-from parcost import Scenario, SpecError, Study
+from parcost import Outcome, Scenario, SpecError, Study
 from parcost.contract.schema import Curve, block_name, block_type
 from parcost.contract.study import Call
+from parcost.engine.evaluation import duration_check
 from parcost.engine.session import Session
 from parcost.engine.study import SpecStudy
 from parcost.language.units import FLOPS, RATE
@@ -48,27 +50,40 @@ WORK = (
 )
 
 
-def steps(seed: int, numbers: range) -> Iterator[tuple[str, Scenario, Study, float]]:
+def step(scenario: Scenario) -> float | None:
+    """Return the seconds of the only step of a scenario, None where it may not run.
+
+    Without the figures of a report, which take longer than a step.
+    """
+    try:
+        (study,) = scenario.studies()
+        if not (study.legal() and duration_check(study).holds):
+            return None
+        return float(study.evaluate().step_seconds)
+    except SpecError:
+        return None
+
+
+def step_of_report(scenario: Scenario) -> float | None:
+    """Return :func:`step` from a report, whose figures estimate collectives too."""
+    (result,) = scenario.evaluate().results
+    return None if result.outcome is None else float(result.outcome.step_seconds)
+
+
+def steps(
+    seed: int, numbers: range, seconds_of: Callable[[Scenario], float | None] = step
+) -> Iterator[tuple[str, Scenario, Study, float]]:
     """Yield the specs that have a step and may run, with what was set and how long it takes."""
     for number in numbers:
         case = GENERATOR.random(seed=seed, number=number)
         try:
             (scenario,) = SESSION.load_text(case.text)
             study = scenario.first
-            seconds = step(scenario) if study.trains and not scenario.axes else None
+            seconds = seconds_of(scenario) if study.trains and not scenario.axes else None
         except SpecError:
             continue
         if seconds is not None:
             yield f"{number}: {case.base} {case.set}", scenario, study, seconds
-
-
-def step(scenario: Scenario) -> float | None:
-    """Return the seconds of the only step of a scenario, None where it may not run."""
-    try:
-        (result,) = scenario.evaluate().results
-    except SpecError:
-        return None
-    return None if result.outcome is None else float(result.outcome.step_seconds)
 
 
 def rates(study: Study) -> Mapping[str, float]:
@@ -209,7 +224,7 @@ def below_their_bounds(seed: int, numbers: range, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(SpecStudy, "collective", collective)
     priced = 0
-    for what, *_ in steps(seed, numbers):
+    for what, *_ in steps(seed, numbers, step_of_report):
         for study, operation, n, group, algorithm, call in asked:
             if algorithm == "nccl":  # the library's own prediction, by its own table
                 continue
@@ -222,11 +237,6 @@ def below_their_bounds(seed: int, numbers: range, monkeypatch: pytest.MonkeyPatc
         asked.clear()
     if not priced:
         yield "no collective was estimated"
-
-
-@pytest.mark.slow
-def test_no_collective_of_a_step_beats_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not list(below_their_bounds(23, range(40), monkeypatch))
 
 
 @pytest.mark.slow
@@ -245,25 +255,22 @@ def test_more_work_is_never_faster() -> None:
 
 
 @pytest.mark.slow
-def test_no_collective_of_many_steps_beats_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_collective_of_a_step_beats_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not list(below_their_bounds(25, range(500), monkeypatch))
 
 
 @pytest.mark.slow
 def test_the_laws_see_a_step_that_breaks_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A law that nothing can break says nothing: here seconds shrink as they grow."""
-    plain = Scenario.evaluate
+    plain = SpecStudy.evaluate
 
-    def upside_down(self: Scenario) -> parcost.Report:
-        report = plain(self)
-        for result in report.results:
-            if result.outcome is not None:
-                object.__setattr__(result.outcome, "step_seconds", 1 / result.outcome.step_seconds)
-        return report
+    def upside_down(self: SpecStudy) -> Outcome:
+        outcome = plain(self)
+        return evolve(outcome, step_seconds=1 / outcome.step_seconds)
 
-    monkeypatch.setattr(Scenario, "evaluate", upside_down)
-    assert list(slower_with_more_bandwidth(20, range(12)))
-    assert list(faster_with_more_work(21, range(20)))
+    monkeypatch.setattr(SpecStudy, "evaluate", upside_down)
+    assert any(slower_with_more_bandwidth(20, range(12)))
+    assert any(faster_with_more_work(21, range(20)))
 
 
 @pytest.mark.slow

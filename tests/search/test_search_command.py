@@ -35,7 +35,6 @@ use catalog.precisions.bf16
 cluster  { devices = 64 }
 training { sequence = 8192, global_batch = 128 sequences }
 """
-EVERY = "breadth_first,chimera,dualpipe,dualpipe_v,gpipe,interleaved,one_f_one_b,zb_h1,zb_h2,zb_v"
 NARROW = ("--axes", "tp,zero,recompute", "--over", "tp=1,2,4,8")
 
 Run = Callable[..., Any]
@@ -458,7 +457,7 @@ def test_a_search_says_what_is_proven(gap: float | None, proven: bool, sentence:
 
 def test_a_search_out_of_time_in_every_part_is_printed(run: Run) -> None:
     text = SPEC.replace("llama3_8b", "llama3_70b").replace("= 64", "= 1024").replace("128", "2048")
-    words = ("--budget", "0", "--top", "3", "--over", f"schedule={EVERY}")
+    words = ("--budget", "0", "--top", "3", "--over", "schedule=interleaved,zb_v")
     for front in ((), ("--front",)):  # work alone bounds what there was no time for
         code, out, _ = run(text, *words, *front)
         assert code == 0
