@@ -165,8 +165,15 @@ def _remarks(
     missing = [key for key in translation.missing if key.attribute not in given]
     unknown = [key for key in translation.unknown if key.attribute not in given]
     if missing:
-        what = f"in `{source.name}`, affects step time but could not be used"
-        yield _with_reasons("import-missing", what, "not set", source, missing)
+        message, notes = _list_reasons(missing)
+        yield problem(
+            "import-missing",
+            f"in `{source.name}`, affects step time but could not be used: {message}",
+            Span(source, missing[0].start, missing[0].end),
+            "not set",
+            notes=notes,
+            severity=Severity.WARNING,
+        )
     strange = [key for key in unknown if not key.reason]
     if strange:
         first = strange[0]
@@ -181,25 +188,24 @@ def _remarks(
         )
     unread = [key for key in unknown if key.reason]
     if unread:
-        what = f"in `{source.name}`, could not be read"
-        yield _with_reasons("import-unread", what, "not read", source, unread)
+        message, notes = _list_reasons(unread)
+        yield problem(
+            "import-unread",
+            f"in `{source.name}`, could not be read: {message}",
+            Span(source, unread[0].start, unread[0].end),
+            "not read",
+            notes=notes,
+            severity=Severity.WARNING,
+        )
 
 
-def _with_reasons(
-    id: str, what: str, label: str, source: Source, keys: Sequence[ImportedKey]
-) -> Diagnostic:
-    """Return a warning that lists keys with their reasons; one reason is part of the message."""
-    reasons = list(dict.fromkeys(f"`{key.name}`: {key.reason}" for key in keys if key.reason))
-    first, is_one = keys[0], len(keys) == 1
-    return problem(
-        id,
-        f"{what}: {list_names(key.name for key in keys)}"
-        + (f": {first.reason}" if is_one and first.reason else ""),
-        Span(source, first.start, first.end),
-        label,
-        notes=() if is_one else reasons[:MOST_NAMES],
-        severity=Severity.WARNING,
-    )
+def _list_reasons(keys: Sequence[ImportedKey]) -> tuple[str, Sequence[str]]:
+    """Return the names of keys, with the reason of a single one, and the reasons of several."""
+    names = list_names(key.name for key in keys)
+    if len(keys) == 1:
+        return ": ".join(filter(None, [names, keys[0].reason])), ()
+    reasons = dict.fromkeys(f"`{key.name}`: {key.reason}" for key in keys if key.reason)
+    return names, list(reasons)[:MOST_NAMES]
 
 
 def _may_change(source: ToolSource, keys: Iterable[ImportedKey]) -> list[str]:

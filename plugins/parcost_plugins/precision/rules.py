@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from parcost import Check, Study, block_name
 from parcost.numeric import any_of
 from parcost_plugins.precision.rulebook import RULES
-from parcost_plugins.vocabulary import Cluster, Precision, Training
+from parcost_plugins.vocabulary import Adapters, Cluster, Precision, Training
 
+_MASTER = 4.0  # bytes of a parameter in fp32
 #: Attributes that need a narrow type, as text for messages.
 _NEEDS = {
     "narrow_attention": "the attention core cannot run in it",
@@ -30,6 +31,17 @@ def recipe(study: Study) -> Iterator[Check]:
     training = study[Training]
     precision, layers = training.precision, training.model.layers
     name = block_name(precision)
+    if training.framework.updates_weights and study.get(Adapters) is None:
+        weights, optimizer = precision.weights, precision.optimizer
+        yield RULES.check(
+            "master-copy",
+            (weights >= _MASTER) | (optimizer <= 2.0 * weights),
+            "training.precision",
+            recipe=name,
+            framework=block_name(training.framework),
+            weights=weights,
+            optimizer=optimizer,
+        )
     if precision.narrow == "none":
         yield from _without_narrow_type(precision)
         return

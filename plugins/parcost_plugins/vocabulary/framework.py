@@ -362,6 +362,10 @@ class Framework:
         doc="keys and values are copied for every query head of their group, ahead of attention, "
         "and exchanged and kept as the copies",
     )
+    updates_weights: bool = switch(
+        default=False,
+        doc="the optimizer updates the weights themselves: no master copy is beside them",
+    )
     gather_copies: Real = integer(
         default=0,
         minimum=0,
