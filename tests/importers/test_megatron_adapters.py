@@ -187,7 +187,7 @@ def test_a_dropout_is_on_above_zero() -> None:
 def test_frozen_weights_in_fp8_are_a_question() -> None:
     text = YAML.replace("bf16_mixed", "bf16_with_fp8_current_scaling_mixed")
     found = translate(Megatron(), "config.yaml", text)
-    assert "adapters.weights" in [one.attribute for one in found.questions]
+    assert "adapters.narrow" in [one.attribute for one in found.questions]
 
 
 CHANGES = """\

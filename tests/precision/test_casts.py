@@ -38,6 +38,7 @@ layout {{ {layout} }}
 schedule {{ {schedule} }}
 routing {{ {routing} }}
 training {{ sequence = 1024, micro_batch = 2, global_batch = 16 sequences }}
+{adapters}
 """
 TOKENS = 2048
 QKV, OUT, UP, DOWN = 768 * (768 + 2 * 256), 768 * 768, 768 * 2048, 1024 * 768
@@ -54,6 +55,7 @@ def study(recipe: str = ALL, **more: Any) -> Study:
         "layout": "",
         "schedule": "",
         "routing": "",
+        "adapters": "",
     }
     (scenario,) = parcost.load_text(SPEC.format(recipe=recipe, **{**values, **more}))
     return scenario.first
@@ -96,12 +98,17 @@ def test_a_narrow_core_casts_its_inputs_and_the_gradient_of_its_output() -> None
     assert ("cast for attention core", "F") not in own_terms(study())
 
 
-@pytest.mark.parametrize(("one_layout", "moved"), [("on", 4 + 1), ("off", 4)])
-def test_a_cast_is_transposed_where_products_take_one_layout(one_layout: str, moved: int) -> None:
+@pytest.mark.parametrize(
+    ("one_layout", "adapters", "moved"),
+    [("on", "", 4 + 1), ("off", "", 4), ("on", "adapters { rank = 16 }", 4)],
+)
+def test_a_cast_is_transposed_where_products_take_one_layout(
+    one_layout: str, adapters: str, moved: int
+) -> None:
     text = SPEC.replace(
         "memory_efficiency = 1", f"memory_efficiency = 1, in_one_layout = {one_layout}"
     )
-    usual = {"model": "", "layout": "", "schedule": "", "routing": ""}
+    usual = {"model": "", "layout": "", "schedule": "", "routing": "", "adapters": adapters}
     recipe = f"{ALL}, cast_transpose = 1 B"
     spec = text.format(recipe=recipe, memory_bound="on", devices=1, **usual)
     (scenario,) = parcost.load_text(spec)
@@ -289,3 +296,30 @@ def test_an_element_may_be_as_wide_as_it_was(scale: int, wider: bool) -> None:
     found = study(f"scale = {scale} B").contributions("checks")
     checks = {check.id: check.holds for _, check in found}
     assert checks["scale-wider-than-elements"] != wider
+
+
+def lora(*, narrow: str, recipe: str = "") -> dict[tuple[str, str], Any]:
+    own = f"cast = 4 B, frozen_cast = 3 B, frozen_kernels = 2, weight_cast = 5 B, {recipe}"
+    block = f"adapters {{ rank = 16, narrow = {narrow} }}"
+    return own_terms(study(own, adapters=block))
+
+
+def test_beside_frozen_weights_nothing_is_cast_along_columns() -> None:
+    casts = lora(narrow="off")
+    for pass_, width in (("F", 768), ("B", 1280)):
+        term, n = casts["cast for QKV projection", pass_], 3 * TOKENS * width
+        assert (term.bytes_, term.seconds) == (n, pytest.approx(n / 1e12 + 2))
+
+
+def test_frozen_weights_are_cast_in_each_step_unless_they_are_parameters_in_fp8() -> None:
+    assert lora(narrow="off")["weight cast", ""].bytes_ == 5 * 5 * LINEAR
+    assert ("weight cast", "") not in lora(narrow="on")
+
+
+@pytest.mark.parametrize(("copies", "bytes_"), [("", 2), ("weight_copies = 1 B", 1)])
+def test_a_narrow_frozen_weight_is_held_once(copies: str, bytes_: float) -> None:
+    own = study(f"cast = 4 B, {copies}", adapters="adapters { rank = 16, narrow = on }")
+    (held,) = (t for _, t in own.contributions("memory") if t.name == "frozen weights")
+    # Embedding, head, and norms stay wide; adapters are no frozen weights.
+    wide = 2 * (2 * 1024 * 768 + 11 * 768)
+    assert float(held.bytes_) == wide + 5 * bytes_ * LINEAR

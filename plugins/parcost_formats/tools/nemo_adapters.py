@@ -14,7 +14,7 @@ from parcost_formats.tools.drafts import Option, OptionSet
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.adapters import (
     BLOCK,
-    ask_for_frozen_weights,
+    ask_for_frozen_type,
     has_experts,
     read_adapters,
 )
@@ -63,7 +63,7 @@ def read_nemo_adapters(
         (one for one in entries if one.rpartition(".")[2] in _FP8 and found.switch(one)), ""
     )
     if narrow:
-        ask_for_frozen_weights(found.draft, _option(narrow, entries[narrow], ""))
+        ask_for_frozen_type(found.draft, _option(narrow, entries[narrow], ""))
 
 
 def _option(key: str, entry: JsonEntry, assumption: str) -> Option:

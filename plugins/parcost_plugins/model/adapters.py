@@ -359,6 +359,11 @@ def checks(study: Study) -> Iterator[Check]:
             precision.narrow == "none" or adapters.base is None,
             "adapters.base",
         ),
+        (
+            "adapters-narrow-type",
+            precision.narrow != "none" or not adapters.narrow,
+            "adapters.narrow",
+        ),
         ("adapters-compression", study[Compression].method == "none", "compression.method"),
         ("adapters-local-updates", study[LocalUpdates].workers == 1, "local_updates.workers"),
         ("adapters-serving", not study.all(Serving), "adapters"),

@@ -21,6 +21,7 @@ from parcost_plugins.vocabulary import (
     layers,
     virtual_stages,
 )
+from parcost_plugins.vocabulary.adapters import casts_frozen, trains_model
 from parcost_plugins.vocabulary.causes import OPTIMIZER, PRECISION, WEIGHTS
 from parcost_plugins.vocabulary.kernel_times import kernel_seconds, kernel_work
 from parcost_plugins.vocabulary.operators import StepKind
@@ -36,6 +37,10 @@ FP32 = 4.0  # bytes of an amax value
 OPERANDS = 3.0  # of a linear layer: its input, its weights, the gradient of its output
 
 SOURCE = "Transformer Engine: operands are read wide and written narrow"
+FROZEN = (
+    "Transformer Engine, pytorch/module/linear.py: columns of inputs (backward_needs_input) and of "
+    "gradients are made where the weight requires a gradient"
+)
 TORCHAO = (
     "torchao, float8/float8_linear.py: hp_tensor_to_float8_dynamic in forward and backward; "
     "fsdp_utils.py: fsdp_pre_all_gather of a shard; float8_ops.py transposes a weight for backward"
@@ -47,27 +52,31 @@ def operands(study: Study) -> Iterator[Work]:
     """Yield the casts of activations in forward, and of gradients in backward.
 
     A weight gradient uses both as cast. A transposed copy for it is part of the cast's traffic, or
-    made with it (`columns`). An attention core in low precision casts its inputs and the gradient
-    of its output itself.
+    made with it (`columns`); beside frozen weights there is none. An attention core in low
+    precision casts its inputs and the gradient of its output itself.
     """
     precision, choice = study[Training].precision, study[KernelChoice]
-    traffic = precision.cast_traffic(study[Cluster].device)
-    if _is_zero(traffic) or not choice.memory_bound:
+    whole = precision.cast_traffic(study[Cluster].device)
+    if _is_zero(whole) or not choice.memory_bound:
         return
+    frozen = not trains_model(study)
     for operator in _narrow_operators(study):
+        traffic, kernels = whole, precision.cast_kernels
         if isinstance(operator, Gemm):
             elements = operator.batch * operator.m * operator.k
             tensors = operator.batch if operator.role == "expert" else 1.0
+            if frozen:
+                traffic, kernels = precision.frozen_cast, precision.frozen_kernels
         else:
             elements, tensors = operator.operands, 1.0
         bytes_ = traffic * elements
         cast = Stream(
             name=f"cast for {operator.name}",
             bytes_=bytes_,
-            kernels=precision.cast_kernels * tensors,
+            kernels=kernels * tensors,
             pass_=operator.pass_,
             count=operator.count,
-            source=SOURCE,
+            source=FROZEN if frozen else SOURCE,
             **_steps(precision.cast_steps * elements),
         )
         yield kernel_work(cast, study)
@@ -140,6 +149,8 @@ def weights(study: Study) -> Iterator[Work | Once]:
     precision = study[Training].precision
     if _is_zero(precision.weight_cast) or not study[KernelChoice].memory_bound:
         return
+    if not casts_frozen(study):
+        return
     cast = _read_weights if precision.weight_casts == "pass" else _updated_weights
     yield from cast(study)
 
@@ -181,7 +192,11 @@ def _read_weights(study: Study) -> Iterator[Work]:
 
 
 def _updated_weights(study: Study) -> Iterator[Once]:
-    """Yield the cast of updated weights; every replica casts all of them."""
+    """Yield the cast of updated weights; every replica casts all of them.
+
+    Frozen weights that are wide are cast in each step, too: Transformer Engine renews the copy of
+    every weight that is not a parameter in fp8 (`is_first_microbatch`).
+    """
     traffic = study[Training].precision.weight_cast
     each = study[Training].precision.cast_kernels
     for stages, elements, matrices, on in _linear(study):
@@ -226,8 +241,12 @@ def maximum_agreement(study: Study) -> Iterator[Once]:
 
 
 def copies(study: Study) -> Iterator[Memory]:
-    """Yield low-precision copies of weights; under ZeRO 3 none, as layers are freed after use."""
-    each = study[Training].precision.copies(study[Cluster].device)
+    """Yield low-precision copies of weights; under ZeRO 3 none, as layers are freed after use.
+
+    Frozen weights that are narrow have a transpose at most.
+    """
+    precision, device = study[Training].precision, study[Cluster].device
+    each = precision.copies(device) if casts_frozen(study) else precision.transposes(device)
     if _is_zero(each) or shards_weights(study):
         return
     for stages, elements, _, on in _linear(study):

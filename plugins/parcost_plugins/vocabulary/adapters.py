@@ -94,6 +94,11 @@ class Adapters:
         default="training.precision.activation",
         doc="bytes of a frozen parameter that is not quantized",
     )
+    narrow: bool = switch(
+        default=False,
+        doc="frozen matrices of linear layers are parameters in the narrow type of the recipe, "
+        "as Transformer Engine's `fp8_model_init` makes them: no step casts or transposes them",
+    )
     split: str | None = word(
         "both",
         "one",
@@ -199,10 +204,15 @@ def weight_bytes(study: Study, holding: Holding) -> tuple[Real, Real]:
     adapters, precision = study.get(Adapters), study[Training].precision
     if adapters is None or holding == "trained":
         return precision.weights, precision.wide_weights
-    each = adapters.weights
     if holding == "quantized" and adapters.base is not None:
-        each = adapters.base.sharded
-    return each, each
+        return adapters.base.sharded, adapters.base.sharded
+    return precision.narrow_weights if adapters.narrow else adapters.weights, adapters.weights
+
+
+def casts_frozen(study: Study) -> bool:
+    """Return whether frozen weights are cast to the narrow type of the recipe, if it has one."""
+    adapters = study.get(Adapters)
+    return adapters is None or not adapters.narrow
 
 
 def whole_scales(study: Study) -> Real:
@@ -218,9 +228,10 @@ def gathered_bytes(study: Study, parameters: Parameters) -> Real:
     Frozen weights travel as they are stored, or cast if the recipe gathers them in a narrower type.
     """
     precision, holding = study[Training].precision, holding_of(study, parameters)
-    if holding != "trained":
-        return minimum(weight_bytes(study, holding)[0], precision.gather)
     linear = parameters.adapter or parameters.in_linear_layer
+    if holding != "trained":
+        each, wide = weight_bytes(study, holding)
+        return minimum(each if linear else wide, precision.gather)
     return precision.gather if linear else precision.wide_gather
 
 

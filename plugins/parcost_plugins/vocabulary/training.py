@@ -19,6 +19,7 @@ from parcost import (
     switch,
     word,
 )
+from parcost.numeric import where
 from parcost_plugins.vocabulary.accuracy import Accuracy
 from parcost_plugins.vocabulary.aliases import ALIASES
 from parcost_plugins.vocabulary.attention import FUSED_KERNELS
@@ -51,6 +52,7 @@ from parcost_plugins.vocabulary.tuning import GENERATIONS, Tuning
             "amax_group",
         ): "a `narrow` type",
         ("weight_column_cast",): "`weight_casts = pass`",
+        ("frozen_cast", "frozen_kernels"): "`adapters`, and a `narrow` type",
         ("host_update_traffic",): "an `offload.optimizer` above 0 and `offload.update = host`",
         ("dispatch", "combine"): "a model that has experts",
         ("kept_gate",): "experts: `model.experts`",
@@ -122,6 +124,15 @@ class Precision:
         BYTES,
         default=0.0,
         doc="traffic more to transpose it, where the device multiplies the type `in_one_layout`",
+    )
+    frozen_cast: Real = quantity(
+        BYTES,
+        default="cast",
+        doc="traffic of casting an element beside frozen weights: without a copy along columns, "
+        "which only a weight gradient reads",
+    )
+    frozen_kernels: Real = integer(
+        default="cast_kernels", doc="kernels that cast one tensor beside frozen weights"
     )
     cast_steps: Real = quantity(
         ONE,
@@ -253,9 +264,18 @@ class Precision:
         """Return the bytes that a cast moves for one element."""
         return self.cast + (self.cast_transpose if device.in_one_layout else 0.0)
 
+    @property
+    def narrow_weights(self) -> Real:
+        """Bytes of a parameter of a linear layer that is held in the narrow type alone."""
+        return where(self.weight_copies > 0, self.weight_copies, self.weights)
+
     def copies(self, device: Device) -> Real:
         """Return the bytes per parameter of low-precision copies of linear layers."""
-        return self.weight_copies + (self.weight_transpose if device.in_one_layout else 0.0)
+        return self.weight_copies + self.transposes(device)
+
+    def transposes(self, device: Device) -> Real:
+        """Return the bytes per parameter of transposed copies of linear layers."""
+        return self.weight_transpose if device.in_one_layout else 0.0
 
     @property
     def narrow_width(self) -> Real:

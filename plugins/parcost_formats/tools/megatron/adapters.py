@@ -149,20 +149,23 @@ def read_swift_adapters(draft: Draft, fields: Mapping[str, Option], layout: Opti
 
 
 def _read_layout(draft: Draft, kind: Option, layout: OptionSet, split: str) -> None:
-    """Set how tensor parallelism splits adapters; ask for the size of frozen weights in fp8."""
+    """Set how tensor parallelism splits adapters; ask for the type of frozen weights in fp8."""
     narrow = layout.lookup("fp8_param_gather")
     if layout.has("fp8_format") and narrow is not None and narrow.text == "true":
-        ask_for_frozen_weights(draft, narrow)
+        ask_for_frozen_type(draft, narrow)
     degree = layout.lookup("tensor_model_parallel_size")
     if degree is None or degree.text != "1":
         draft.set(f"{BLOCK}.split", split, kind)
 
 
-def ask_for_frozen_weights(draft: Draft, option: Option) -> None:
-    """Ask for the bytes of a frozen weight in fp8, which *option* turns on."""
-    why = "frozen weights in fp8 are kept in one or two copies, by the recipe and the device"
-    answers = [f"--set '{BLOCK}.weights=2 B'", f"--set '{BLOCK}.weights=1 B'"]
-    draft.ask(f"{BLOCK}.weights", why, answers, option)
+def ask_for_frozen_type(draft: Draft, option: Option) -> None:
+    """Ask for the type of frozen weights of a job with parameters in fp8, as *option* says."""
+    why = (
+        "frozen weights are parameters in fp8 if the model was made so, or in bf16 and cast in "
+        "each step"
+    )
+    answers = [f"--set {BLOCK}.narrow=on", f"--set {BLOCK}.narrow=off"]
+    draft.ask(f"{BLOCK}.narrow", why, answers, option)
 
 
 def has_experts(draft: Draft) -> bool:
