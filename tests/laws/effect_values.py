@@ -93,6 +93,7 @@ transfer linked {{
 """
 _ON_TWO = _LINKED.format(ranks=2, algorithm="ring_simple")
 _NVLS = _LINKED.format(ranks=8, algorithm="nvls_simple")
+_NARROW_BASE = "precision recipe { narrow = fp8, cast = 1 B, weight_cast = 1 B }\n"
 
 #: Attributes that matter beside others: a base, and what is laid over it before and after.
 BESIDE: Mapping[str, tuple[str, str, str]] = {
@@ -178,6 +179,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "dense",
         _FRAMEWORK.format("") + _CONTEXT,
         _FRAMEWORK.format("context_sums = 4 B") + _CONTEXT,
+    ),
+    "framework.context_merges": (
+        "dense",
+        _FRAMEWORK.format("context_sums = 2 B") + _CONTEXT,
+        _FRAMEWORK.format("context_sums = 2 B, context_merges = kernels") + _CONTEXT,
     ),
     "precision.host_update_traffic": (
         "dense",
@@ -380,6 +386,21 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "dense",
         "precision recipe { narrow = fp8 }\ndevice card { in_one_layout = on }",
         "precision recipe { narrow = fp8, cast_transpose = 1 B }\ndevice card { in_one_layout = on }",
+    ),
+    "adapters.narrow": (
+        "dense",
+        _NARROW_BASE + _THIN.format(""),
+        _NARROW_BASE + _THIN.format(", narrow = on"),
+    ),
+    "precision.frozen_cast": (
+        "dense",
+        _NARROW_BASE + _THIN.format(""),
+        _NARROW_BASE.replace("}", ", frozen_cast = 99 B }") + _THIN.format(""),
+    ),
+    "precision.frozen_kernels": (
+        "dense",
+        _NARROW_BASE + _THIN.format(""),
+        _NARROW_BASE.replace("}", ", frozen_kernels = 9 }") + _THIN.format(""),
     ),
     "precision.column_steps": (
         "dense",

@@ -14,13 +14,15 @@ from ..rows import try_each
 OUT, KEYS, R = 8192 * 128 * 128, 8192 * 8 * 2 * 128, 16
 
 
-def study_of(sums: int = 4, mode: str = "eager", algorithm: str = "all_gather") -> Study:
+def study_of(
+    sums: int = 4, mode: str = "eager", algorithm: str = "all_gather", merges: str = "operators"
+) -> Study:
     text = f"""
       use catalog.devices.h100_sxm
       use catalog.fabrics.hgx_h100
       use catalog.models.llama31_405b
       use catalog.precisions.bf16
-      framework own {{ context_sums = {sums} B }}
+      framework own {{ context_sums = {sums} B, context_merges = {merges} }}
       cluster {{ devices = 16 }}
       layout {{ cp = 16 }}
       context {{ algorithm = {algorithm} }}
@@ -114,3 +116,25 @@ def test_a_sweep_from_one_rank_on_merges_nothing_there() -> None:
         return [float(s) for one in outcomes if one for s in np.atleast_1d(one.step_seconds)]
 
     assert seconds_of("[1, 2]") == pytest.approx([*seconds_of("1"), *seconds_of("2")], rel=1e-12)
+
+
+def test_a_ring_of_transformer_engine_has_a_kernel_for_each_tensor() -> None:
+    found = terms_of(study_of(2, algorithm="ring", merges="kernels"))
+    rows = 8192 * 128  # heads in tokens of a rank
+    # Outputs: a scale (2 passes) and 15 sums (3 each) of 2 B. Keys and values: joined.
+    # Logarithms of 4 B: 2 to copy the first, 3 for each of 15 sums, 2 to read for each of 16 blocks.
+    forward = (2 + 15 * 3) * 2 * OUT + 2 * 2 * KEYS + (2 + 15 * 3 + 16 * 2) * 4 * rows
+    # Gradients of half a block: a copy of 1, 14 sums of 1.5, and the last of 3; keys are copied.
+    backward = (2 + 15 * 3) * 2 * OUT + (1 + 14 * 1.5 + 3 + 2) * 2 * KEYS
+    assert found["merges of attention outputs", "F"].bytes_ == pytest.approx(forward)
+    assert found["sums of attention gradients", "B"].bytes_ == pytest.approx(backward)
+    assert ("last KV gradient message", "B") not in found
+    gathered = terms_of(study_of(2, algorithm="all_gather", merges="kernels"))
+    assert ("merges of attention outputs", "F") not in gathered
+
+
+def test_a_ring_of_transformer_engine_keeps_all_blocks_of_a_layer() -> None:
+    study = study_of(2, algorithm="ring", merges="kernels")
+    held = {term.name: float(term.bytes_) for _, term in study.contributions("memory")}
+    assert held["KV blocks of other steps"] == 14 * 2 * KEYS
+    assert held["attention outputs of all steps"] == 17 * 2 * OUT

@@ -229,10 +229,19 @@ def test_copies_are_held_but_of_what_comes_and_goes(zero: int) -> None:
 @pytest.mark.slow
 def test_the_stage_with_most_tensors_agrees_on_its_greatest_values() -> None:
     """Four products of three operands in each of three layers, 4 B each, of two ranks."""
-    (term,) = (t for (name, _), t in own_terms(study(**TWO_STAGES)).items() if "amax" in name)
-    assert term.bytes_ == 4 * 3 * 4 * 3
-    assert term.seconds == pytest.approx(term.bytes_ / 1e9)
-    assert term.formula.parts["t"].parts["n"].inputs["k"] == (36.0, "")
+    found = own_terms(study(**TWO_STAGES))
+    for pass_, operands in (("F", 2), ("B", 1)):
+        term = found["amax all-reduce", pass_]
+        assert term.bytes_ == 4 * operands * 4 * 3
+        assert term.seconds == pytest.approx(term.bytes_ / 1e9)
+        assert term.formula.parts["t"].parts["n"].inputs["k"] == (operands * 12.0, "")
+        assert term.count == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(("group", "seconds"), [("stage", 0.0), ("job", 96e-9)])
+def test_ranks_of_one_stage_may_agree_by_themselves(group: str, seconds: float) -> None:
+    found = own_terms(study(ALL.replace("job", group), **TWO_STAGES))
+    assert found["amax all-reduce", "F"].seconds == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(("wide", "layers"), [("", 5), ("wide_first = 1, wide_last = 2", 2)])

@@ -126,11 +126,13 @@ def test_weights_are_cast_once_per_step_by_every_replica() -> None:
 
 
 def test_ranks_agree_on_one_greatest_value_per_operand() -> None:
-    term = own_terms(study(SIMPLE))["amax all-reduce", ""]
-    # four linear layers of three operands in each of 32 layers, 4 B each, over all devices
-    assert term.bytes_ == 4 * 3 * 4 * LAYERS
-    assert term.formula.parts["t"].inputs["P"][0] == 8
-    assert ("amax all-reduce", "") not in own_terms(study(SIMPLE.replace("job", "none")))
+    # four linear layers in each of 32 layers, 4 B each, over all devices: of inputs and weights
+    # behind forward, of gradients of outputs behind backward
+    for pass_, operands in (("F", 2), ("B", 1)):
+        term = own_terms(study(SIMPLE))["amax all-reduce", pass_]
+        assert term.bytes_ == 4 * operands * 4 * LAYERS
+        assert term.formula.parts["t"].inputs["P"][0] == 8
+    assert ("amax all-reduce", "F") not in own_terms(study(SIMPLE.replace("job", "none")))
 
 
 def test_narrow_copies_of_linear_layers_are_held_beside_the_weights() -> None:

@@ -83,7 +83,7 @@ EXCHANGED: Choices = {
     "routing.hide": ["none", "pair"],
     "layout.sequence_parallel": ["on"],
 }
-SCALED: Choices = {"precision.amax_group": ["none", "tp", "dp_cp", "job"]}
+SCALED: Choices = {"precision.amax_group": ["none", "tp", "dp_cp", "stage", "job"]}
 
 FAMILIES: Mapping[str, tuple[str, str, Choices, Choices]] = {
     "dense": ("llama32_1b", "bf16", AXES, {}),

@@ -73,6 +73,7 @@ COMPUTED = {
             "head-parallel",
             "quantized-parallel",
             "low-precision",
+            "narrow-type",
             "compression",
             "local-updates",
             "serving",

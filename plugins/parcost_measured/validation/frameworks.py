@@ -32,8 +32,8 @@ class Profile:
     fp32 master. With *short_messages*, FSDP reduces gradients in the type of products. It also
     keeps them in it up to the last of several micro-batches. With *writes_scores*, attention is not
     fused; without *sequence_parallel*, every tensor-parallel rank repeats the norms. With
-    *splits_products*, its recipes run products and tensor-parallel collectives in chunks. Its
-    benchmarks set *gradient_check*.
+    *splits_products*, a pattern for models, recipes run products and tensor-parallel collectives
+    in chunks. Its benchmarks set *gradient_check*.
     """
 
     framework: str
@@ -46,7 +46,7 @@ class Profile:
     dropout: bool = False
     sharded_master: bool = False
     short_messages: bool = False
-    splits_products: bool = False
+    splits_products: str = "(?!)"
     gradient_check: bool | None = None
     writes_scores: bool = False
     sequence_parallel: bool = True

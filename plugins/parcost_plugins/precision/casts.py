@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from attrs import evolve
 
-from parcost import Memory, Once, Pass, Real, Study, Work, formula
+from parcost import Memory, Once, Pass, Real, Study, Work, formula, link_resources
 from parcost.numeric import where
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -45,7 +45,11 @@ TORCHAO = (
     "torchao, float8/float8_linear.py: hp_tensor_to_float8_dynamic in forward and backward; "
     "fsdp_utils.py: fsdp_pre_all_gather of a shard; float8_ops.py transposes a weight for backward"
 )
-AMAX = "Transformer Engine: one greatest value per tensor, over the amax group, once per step"
+AMAX = (
+    "Transformer Engine 2.2, pytorch/fp8.py: fp8_autocast_exit and the end of backward call "
+    "reduce_and_update_fp8_tensors; Megatron-LM, core/transformer/transformer_block.py: one "
+    "fp8_autocast around the layers of a virtual stage"
+)
 
 
 def operands(study: Study) -> Iterator[Work]:
@@ -220,24 +224,32 @@ def _updated_weights(study: Study) -> Iterator[Once]:
         )
 
 
-def maximum_agreement(study: Study) -> Iterator[Once]:
-    """Yield the amax all-reduce, for the stage with the most scaled tensors."""
+def maximum_agreement(study: Study) -> Iterator[Work]:
+    """Yield the amax all-reduces, of the virtual stage with the most scaled tensors.
+
+    Transformer Engine reduces the greatest values of inputs and weights where forward leaves its
+    context, and of gradients at the end of backward: in each micro-batch, on each virtual stage.
+    """
     precision = study[Training].precision
     if precision.amax_group == "none":
         return
-    most = study.number(_most_tensors)
     group = study.group(precision.amax_group)
     algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
-    n = formula("fp32 k, k tensors of a stage", fp32=(FP32, "B"), k=most)
-    call = study.collective("all_reduce", n, group, algorithm)
-    yield Once(
-        name="amax all-reduce",
-        cause=PRECISION,
-        seconds=formula("t", t=(call.formula, "s"), source=AMAX),
-        when="end",
-        resource=group.flat.resource,
-        bytes_=FP32 * most,
-    )
+    passes: tuple[tuple[Pass, float], ...] = (("F", OPERANDS - 1.0), ("B", 1.0))
+    for pass_, each in passes:
+        most = study.number(_most_tensors, each)
+        n = formula("fp32 k, k tensors of a stage", fp32=(FP32, "B"), k=most)
+        call = study.collective("all_reduce", n, group, algorithm)
+        yield Work(
+            name="amax all-reduce",
+            cause=PRECISION,
+            seconds=formula("t", t=(call.formula, "s"), source=AMAX),
+            pass_=pass_,
+            count=study.row(_scaled_stages, total=lambda: 1.0),
+            bytes_=n.value,
+            latency=call.latency,
+            **link_resources(group.flat),
+        )
 
 
 def copies(study: Study) -> Iterator[Memory]:
@@ -263,14 +275,24 @@ def copies(study: Study) -> Iterator[Memory]:
         )
 
 
-def _most_tensors(study: Study) -> float:
-    """Return the largest number of scaled tensors on any stage."""
+def _most_tensors(study: Study, each: float) -> float:
+    """Return the largest number of scaled tensors on any stage, *each* of a product."""
+    return max(each * count for count in _scaled_products(study))
+
+
+def _scaled_stages(study: Study) -> tuple[float, ...]:
+    """Return 1 for virtual stages with products in the narrow type."""
+    return tuple(float(count > 0) for count in _scaled_products(study))
+
+
+def _scaled_products(study: Study) -> Sequence[float]:
+    """Return the forward products in the narrow type on each virtual stage."""
     precision = study[Training].precision
-    tensors = [0.0] * virtual_stages(study)
+    products = [0.0] * virtual_stages(study)
     for gemm in study.operators:
         if isinstance(gemm, Gemm) and gemm.pass_ == "F" and precision.is_narrow(gemm.role, "F"):
-            tensors = [n + OPERANDS * count for n, count in zip(tensors, gemm.count, strict=True)]
-    return max(tensors)
+            products = [n + count for n, count in zip(products, gemm.count, strict=True)]
+    return products
 
 
 def _linear(study: Study) -> Iterator[tuple[str, Real, Real, Sequence[float]]]:

@@ -15,7 +15,6 @@ _NEEDS = {
     "narrow_attention": "the attention core cannot run in it",
     "scale": "there is nothing to scale",
     "cast": "there is nothing to cast",
-    "frozen_cast": "there is nothing to cast",
     "cast_transpose": "there is nothing to transpose",
     "cast_steps": "there is nothing to cast",
     "column_cast": "there is nothing to cast",

@@ -11,7 +11,7 @@ import attrs
 from parcost import Real, Study, record
 from parcost.numeric import all_of, minimum
 from parcost_plugins.topology.occupancy import Axes
-from parcost_plugins.vocabulary import Layout, LocalUpdates, Model, Sharding
+from parcost_plugins.vocabulary import Layout, LocalUpdates, Model, Sharding, Training
 from parcost_plugins.vocabulary.partition import stages
 from parcost_plugins.vocabulary.sharding import trains_apart
 
@@ -66,8 +66,9 @@ class Decomposition:
 
     Besides the degrees, *dp_cp* are the ranks that hold the same dense parameters. Of these,
     *shard* split the state, *replicate* hold the same shard, and *workers* train separately; all
-    ranks of one of them are a *worker*. *edp* are the ranks that hold the same experts. *dense* and
-    *experts* are the stride of pp in either part; they must be equal.
+    ranks of one of them are a *worker*. A *stage* has all ranks but those of other stages. *edp*
+    are the ranks that hold the same experts. *dense* and *experts* are the stride of pp in either
+    part; they must be equal.
     """
 
     axes: dict[str, Axes]
@@ -88,6 +89,9 @@ class Decomposition:
         axes["shard"], axes["replicate"] = split(within, _shard(study, dp * cp))
         if trains_apart(study):
             axes["worker"] = join([*axes["tp"], *within, *axes["pp"]])
+        training = study.get(Training)
+        if training is not None and training.precision.amax_group == "stage":
+            axes["stage"] = join([*axes["tp"], *alike])
         of_pp = strides["pp"]
         if has_experts(study):
             ep, etp = layout.ep, layout.etp

@@ -639,6 +639,14 @@ class Framework:
         "keys after another (`ring`, `all_gather`), and in which gradients of keys and values go "
         "round; 0 if attention is one kernel, or adds up by itself",
     )
+    context_merges: str = word(
+        "operators",
+        "kernels",
+        default="operators",
+        doc="kernels that add them up: operators of PyTorch, which join keys and values ahead of "
+        "each exchange and send gradients once more than keys; or one for each tensor, as in "
+        "Transformer Engine, whose all-gather adds nothing up",
+    )
     sink_context: str | None = word(
         *CONTEXTS,
         default=None,

@@ -181,9 +181,11 @@ class Precision:
         "none",
         "tp",
         "dp_cp",
+        "stage",
         "job",
         default="none",
-        doc="ranks that agree on the greatest values of the step",
+        doc="ranks that agree on the greatest values of each forward and backward pass: `stage` "
+        "are all that have the same layers",
     )
     weights: Real = quantity(
         BYTES, positive=True, doc="bytes per parameter for forward and backward"

@@ -15,6 +15,16 @@ o, queries of q, keys and values of w elements, in bf16, an eager rank moves
 bytes. That is the last rank, which merges whole outputs; others merge halves. A compiler joins
 operators: a merge reads a block and the sum, and writes the sum. Keys and values of all ranks are
 gathered beside the first block. Gradients go round in r messages, the last of which nothing hides.
+
+Transformer Engine's ring has a kernel for each tensor, in 16 bits for FP8 attention too. The last
+of c ranks, of h heads in n tokens, moves with elements of a bytes
+
+    forward     (3 r - 1) a o + 2 a w     the first output is scaled, others added; k and v joined
+                (5 r - 1) 4 h n           logarithms of the sums: copied, added, and read to scale
+    backward    (3 r - 1) a q             the first gradient of queries is copied, others added
+                (3 r / 2 + 3) a w         those of keys and values, of half a block but for the last
+
+bytes, and all gradients of keys and values are whole where no mask is causal: (3 r + 1) a w.
 """
 
 from __future__ import annotations
@@ -24,7 +34,7 @@ from itertools import product
 
 from parcost import Pass, Real, Work, formula, link_resources
 from parcost.numeric import minimum
-from parcost_plugins.parallelism.context.exchange import ContextExchange
+from parcost_plugins.parallelism.context.exchange import FP32, ContextExchange
 from parcost_plugins.parallelism.context.ring import last_gradient_message
 from parcost_plugins.vocabulary import KernelChoice, Stream, Training
 from parcost_plugins.vocabulary.causes import CONTEXT
@@ -37,8 +47,48 @@ SOURCE = (
 )
 
 
+RING_KERNELS = (
+    "Transformer Engine 2.4, pytorch/attention/dot_product_attention/context_parallel.py: "
+    "AttnFuncWithCPAndKVP2P"
+)
+
+
 def sums(found: ContextExchange) -> Iterator[Stream]:
     """Yield the kernels that join keys and values, and add up outputs and gradients."""
+    moved = _merge_kernels(found) if found.has_merge_kernels else _operators(found)
+    rows: dict[Pass, tuple[str, Real, Real]] = {
+        "F": ("merges of attention outputs", *moved["F"]),
+        "R": ("merges of attention outputs", *moved["F"]),
+        "B": ("sums of attention gradients", *moved["B"]),
+    }
+    # A rank with all keys has one block, in a sweep over ranks too.
+    runs = minimum(found.rounds - 1.0, 1.0)
+    for pass_, (name, bytes_, kernels) in rows.items():
+        if any(count := found.counts.get(pass_, ())):
+            yield Stream(
+                name=name,
+                bytes_=runs * bytes_,
+                kernels=runs * kernels,
+                pass_=pass_,
+                count=count,
+                source=RING_KERNELS if found.has_merge_kernels else SOURCE,
+            )
+
+
+def _merge_kernels(found: ContextExchange) -> dict[Pass, tuple[Real, Real]]:
+    """Return the bytes and kernels of Transformer Engine's ring in forward and backward."""
+    r, a, model = found.rounds, found.element, found.model
+    rows = found.tokens * found.heads
+    keys = a * found.tokens * found.projected_elements
+    merged = 3.0 * r - 1.0
+    forward = merged * a * rows * model.value_dim + 2.0 * keys + (5.0 * r - 1.0) * FP32 * rows
+    added = 1.5 * r + 3.0 if model.causal else 3.0 * r + 1.0
+    backward = merged * a * rows * model.qk_dim + added * keys
+    return {"F": (forward, 2.0 * r + 1.0), "B": (backward, 2.0 * r + 1.0)}
+
+
+def _operators(found: ContextExchange) -> dict[Pass, tuple[Real, Real]]:
+    """Return the bytes and kernels of PyTorch's operators in forward and backward."""
     r, f, a = found.rounds, found.sums, found.element
     training, model = found.study[Training], found.model
     out = found.tokens * found.heads * model.value_dim
@@ -56,22 +106,7 @@ def sums(found: ContextExchange) -> Iterator[Stream]:
         backward = r * (a + 2.0 * f) * queries + (added + 2.0 * r * f) * keys
         backward = backward + (a + 2.0 * f) * (queries + keys)
         kernels = 8.0 * r
-    rows: dict[Pass, tuple[str, Real]] = {
-        "F": ("merges of attention outputs", forward),
-        "R": ("merges of attention outputs", forward),
-        "B": ("sums of attention gradients", backward),
-    }
-    runs = minimum(r - 1.0, 1.0)  # a rank with all keys has one block, in a sweep over ranks too
-    for pass_, (name, bytes_) in rows.items():
-        if any(count := found.counts.get(pass_, ())):
-            yield Stream(
-                name=name,
-                bytes_=runs * (bytes_ + joined),
-                kernels=runs * kernels,
-                pass_=pass_,
-                count=count,
-                source=SOURCE,
-            )
+    return {"F": (forward + joined, kernels), "B": (backward + joined, kernels)}
 
 
 def gather_work(found: ContextExchange) -> Iterator[Work]:

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from parcost import Memory, Moment, formula
-from parcost_plugins.parallelism.context.exchange import SIZES, ContextExchange
+from parcost_plugins.parallelism.context.blocks import RING_KERNELS
+from parcost_plugins.parallelism.context.exchange import FP32, SIZES, ContextExchange
 from parcost_plugins.parallelism.context.ring import RING
 from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.partition import map_stages
-
-FP32 = 4.0  # bytes of an output that is added up over blocks, and of its statistics
 
 _FORWARD: tuple[Moment, ...] = ("forward",)
 _BACKWARD: tuple[Moment, ...] = ("backward", "end_of_backward")
@@ -47,6 +46,19 @@ def exchange_buffers(found: ContextExchange) -> Iterator[Memory]:
         ]
     for name, text, moments in rows:
         yield _buffer(found, name, text, moments, source=RING)
+    if found.has_merge_kernels and found.runs_blocks:  # all blocks stay until the last
+        r = {"r": found.rounds}
+        other = "max(r - 2, 0) s / c b w e"
+        yield _buffer(found, "KV blocks of other steps", other, _FORWARD, r, RING_KERNELS)
+        yield _buffer(
+            found,
+            "attention outputs of all steps",
+            "(r + 1) s / c b a v o, a heads of this rank",
+            _FORWARD,
+            {**r, "a": found.heads, "v": found.model.value_dim, "o": (found.element, "B")},
+            source=RING_KERNELS,
+        )
+        return
     yield _buffer(
         found,
         "attention output in fp32",

@@ -23,6 +23,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.context import algorithm, all_to_all_degree
 from parcost_plugins.vocabulary.partition import Counts, map_stages
 
+FP32 = 4.0  # bytes of an output that is added up over blocks, and of its statistics
 SIZES = "counted from the tensors that attention reads"
 
 
@@ -107,7 +108,13 @@ class ContextExchange:
     @property
     def runs_blocks(self) -> bool:
         """Whether attention runs one block of keys after another, and the framework adds up."""
-        return any_of(self.sums > 0) and self.kind in ("ring", "all_gather")
+        kinds = ("ring", "hybrid") if self.has_merge_kernels else ("ring", "all_gather")
+        return any_of(self.sums > 0) and self.kind in kinds
+
+    @property
+    def has_merge_kernels(self) -> bool:
+        """Whether a kernel for each tensor adds the results of blocks up."""
+        return self.study[Training].framework.context_merges == "kernels"
 
     @property
     def block(self) -> Real:

@@ -72,7 +72,7 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
                 latency=steps * latency,
                 **link_resources(found.outer.hop),
             )
-            if pass_ == "B" and found.runs_blocks:
+            if pass_ == "B" and found.runs_blocks and not found.has_merge_kernels:
                 yield last_gradient_message(found, gradients, host, count)
 
 
