@@ -484,9 +484,9 @@ def _splits_products(facts: Facts) -> bool:
     Recipes of Llama 3, GPT-3 and Nemotron set it, but not with NVFP4 nor with latent attention:
     NeMo 0189a3b38, recipes/llama3_70b.py, gpt3_175b.py and deepseek_v3.py; Megatron-Bridge
     3594df948, recipes/llama, and its perf_recipes for NVFP4. In 2024 those of Llama 3 and Nemotron
-    do (`ub_tp_comm_overlap`), and those of GPT-3 and Llama 2 on Megatron-Core do not: NeMo-
-    Framework-Launcher 3dd35614, conf/training: llama3_70b, nemotron_8b and _22b; 175b, 20b and
-    llama2_70b. MLPerf's scripts have their own flag, which is off unless set.
+    set `ub_tp_comm_overlap`. Those of GPT-3 and Llama 2 on Megatron-Core do not.
+    Source: NeMo-Framework-Launcher 3dd35614, conf/training, llama3_70b, nemotron_8b, 175b, 20b.
+    MLPerf's scripts have their own flag, which is off unless set.
     """
     row = facts.row
     models = facts.profile.splits_products

@@ -56,8 +56,8 @@ def operands(study: Study) -> Iterator[Work]:
     """Yield the casts of activations in forward, and of gradients in backward.
 
     A weight gradient uses both as cast. A transposed copy for it is part of the cast's traffic, or
-    made with it (`columns`); beside frozen weights there is none. An attention core in low
-    precision casts its inputs and the gradient of its output itself.
+    made with it (`columns`). Frozen weights need no such copy. An attention core in low precision
+    casts its inputs and the gradient of its output itself.
     """
     precision, choice = study[Training].precision, study[KernelChoice]
     whole = precision.cast_traffic(study[Cluster].device)
@@ -227,8 +227,8 @@ def _updated_weights(study: Study) -> Iterator[Once]:
 def maximum_agreement(study: Study) -> Iterator[Work]:
     """Yield the amax all-reduces, of the virtual stage with the most scaled tensors.
 
-    Transformer Engine reduces the greatest values of inputs and weights where forward leaves its
-    context, and of gradients at the end of backward: in each micro-batch, on each virtual stage.
+    Transformer Engine reduces the greatest values of inputs and weights at the end of forward.
+    Those of gradients follow at the end of backward. Each micro-batch and virtual stage has both.
     """
     precision = study[Training].precision
     if precision.amax_group == "none":
