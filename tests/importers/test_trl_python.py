@@ -74,6 +74,12 @@ trainer = SFTTrainer(
 trainer.train()
 """
 
+#: The arguments of the trainer that are those of SFTConfig in new releases.
+TO_CONFIG = (
+    ("    max_seq_length=1024,\n    packing=True,\n", ""),
+    ("=4,\n", "=4,\n        max_length=1024,\n        packing=True,\n"),
+)
+
 EACH = "for one in model.parameters():\n    "
 GRAD = "`requires_grad` chooses what is trained"
 
@@ -158,8 +164,45 @@ def test_training_arguments_have_defaults_of_their_own() -> None:
     found = read(FULL)
     assert settings(found)["training.recompute"] == "none"
     assert "gradient_checkpointing is false" in assumptions(found)["training.recompute"]
-    config = read(FULL, ("TrainingArguments", "SFTConfig"))
+    config = read(FULL, ("TrainingArguments", "SFTConfig"), *TO_CONFIG)
     assert settings(config)["training.recompute"] == "full"
+
+
+def test_arguments_that_the_trainer_has_no_more_have_the_defaults_of_their_release() -> None:
+    """SFTConfig of TRL 0.15, the last release with `tokenizer`, does not recompute."""
+    change = ("TrainingArguments", "SFTConfig")
+    for name, places in (
+        ("tokenizer", (*TO_CONFIG, ("    ),\n)\n", "    ), tokenizer=tokenizer)\n"))),
+        ("max_seq_length", ()),
+        ("packing", (("    max_seq_length=1024,\n", ""), ("4,\n", "4, max_length=1024,\n"))),
+    ):
+        found = read(FULL, change, *places)
+        assert settings(found)["training.recompute"] == "none", name
+        assert f"TRL 0.15, which has `{name}`" in assumptions(found)["training.recompute"]
+
+
+def test_max_seq_length_leaves_two_releases() -> None:
+    """It is an argument of SFTConfig of TRL 0.13 to 0.19: bf16 is a default of 0.19 alone."""
+    text = FULL.replace("TrainingArguments", "SFTConfig").replace("max_seq_length", "max_length")
+    older = ("    max_length=1024,\n    packing=True,\n", "")
+    within = ("=4,\n", "=4,\n        max_seq_length=1024, packing=True,\n")
+    found = read(text, older, within)
+    assert settings(found)["training.recompute"] == "none"
+    assert "TRL 0.18" in assumptions(found)["training.recompute"]
+    assert "bf16" not in [one.name for one in found.missing]
+    engine = ('        deepspeed={"zero_optimization": {"stage": 0}},\n        bf16=True,\n', "")
+    text = text.replace(', "bf16": {"enabled": True}', "").replace('": 3', '": 0')
+    (open_key,) = [one for one in read(text, older, within, engine).missing if one.name == "bf16"]
+    assert "TRL 0.19" in open_key.reason
+
+
+def test_adapters_beside_a_quantized_model_have_a_type_by_bf16_and_fp16() -> None:
+    """TRL casts them to bf16 with bf16 alone; with fp16 they stay in float32."""
+    assert "precisions.bf16_pure" in uses(read(QLORA))
+    assert "precisions.bf16_fsdp" in uses(read(QLORA, ("bf16=True", "fp16=True")))
+    found = read(QLORA, ("bf16=True", "bf16=False"))
+    (question,) = [one for one in found.questions if one.attribute == "precision"]
+    assert "the script decides" in question.reason
 
 
 def test_a_model_that_makes_checkpoints_by_a_call_recomputes() -> None:

@@ -341,6 +341,9 @@ class _Keys:
         for call in self._library.notes:
             self.entries[f"{call.last}()"] = JsonEntry(True, *self._python.place(call.node))
         cells = dict(trainer.cells)
+        older = next((one for one in self._rules["trainer_older"] if is_trl and one in cells), None)
+        if older:  # which arguments the trainer has no more
+            self.entries[f"{_TRAINERS[0]}()"] = JsonEntry(older, *self._python.place(trainer.node))
         self._arguments(cells.pop("args", None), trainer)
         self._model(cells.pop("model", None), trainer)
         self._adapters(cells.pop("peft_config", None))

@@ -243,8 +243,11 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
     elif keys.adapters(table("trl")):
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
-        if is_trl and found.has(BLOCK, "base") and "FastLanguageModel()" not in job.entries:
+        quantized = found.has(BLOCK, "base") and "FastLanguageModel()" not in job.entries
+        if is_trl and quantized and not keys.switch("fp16")[0]:
             weights, why = "2 B", "TRL 1.16: adapters beside a quantized model are in bfloat16"
+            if not keys.switch("bf16")[0]:
+                weights, why = None, "without `bf16`, the script decides the type of the adapters"
     keys.read_sharding(weights, why)
     need = f"{keys.rules['version']}: adapters under ZeRO 3 of DeepSpeed need reentrant ones"
     needs = is_trl and found.has_block("adapters") and keys.engine_stage == 3

@@ -118,6 +118,7 @@ class TrainerKeys:
         files.add_all()
         self._entries = files.entries
         self.found = SettingCollector(self._entries, self.rules)
+        self._take_older_defaults()
         for key, word in files.open.items():
             if key not in COUNTS:
                 self.found.problem(key, word.unread, word.advice)
@@ -171,6 +172,22 @@ class TrainerKeys:
                 return True, key
             return self.found.switch(key) is True, key
         return bool(self.rules["defaults"].get(name, False)), ""
+
+    def _take_older_defaults(self) -> None:
+        """Replace the defaults by those of an older release, if a key that only it has is given."""
+        given = (one for one in self.rules.get("older", ()) if one in self._entries)
+        key = next(given, None)
+        if key is None or _LOADED in self._entries:
+            return
+        older, value = self.rules["older"][key], self._entries[key].value
+        version = f"{older['version']}, which has `{value if isinstance(value, str) else key}`"
+        for name, default in older["defaults"].items():
+            self.rules["defaults"][name] = default
+            own = self.rules["names"][name][0]
+            self._facts[name] = f"{version}: {own} is {str(default).lower()}"
+        types = ("bf16", "fp16", _MIXED)
+        if (doubt := older.get("doubt")) and not {*types} & {*self._entries}:
+            self.found.lack(types[0], doubt, "")
 
     def assume_bf16(self, why: str) -> None:
         """Assume bf16, for the reason *why*, if the file does not state it."""
