@@ -373,12 +373,18 @@ def test_flags_in_a_variable_have_the_values_of_other_variables() -> None:
     assert (values(found)["layout.tp"], values(found)["model.layers"]) == ("8", "4")
 
 
+def test_replicas_of_pytorch_reduce_buckets_beside_backward() -> None:
+    found = values(translate(Megatron(), "run.args", small("--DDP-impl torch")))
+    assert (found["layout.zero"], found["overlap.gradients"]) == ("0", "on")
+    assert (found["overlap.bucket"], found["overlap.first_bucket"]) == ("25 MiB", "1 MiB")
+
+
 @try_each(
     "deciding, harmless",
     [
         ("--rerun-mode report_determinism_stats", "--rerun-mode validate_results"),
-        ("--DDP-impl torch", "--DDP-impl local"),
         ("--DDP-impl FSDP", "--DDP-impl local"),
+        ("--DDP-impl FSDP", "--DDP-impl torch"),
         ("--distributed-backend gloo", "--distributed-backend nccl"),
         ("--no-pin-cpu-grads", ""),
         ("--no-pin-cpu-params", ""),

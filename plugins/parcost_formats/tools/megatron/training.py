@@ -10,6 +10,7 @@ from parcost_formats.tools.tables import table
 _PARTS = table("megatron")["modules"]
 _KERNELS = table("megatron")["words"]["attention_backend"]
 _EARLY, _RELEASES = table("megatron")["early"], table("megatron")["early_releases"]
+_REPLICAS = table("accelerate")["ddp"]
 #: Entries of the catalogue for releases before Megatron-Core.
 EARLY_FRAMEWORKS = [f"catalog.frameworks.{one}" for one in dict.fromkeys(_EARLY.values())]
 _SWITCHED_OFF = {  # fusions that flags turn off, and what the framework has then
@@ -165,6 +166,12 @@ def _overlap(options: ToolOptions) -> None:
         ("overlap_param_gather", "parameters"),
     ):
         options.copy_switch(name, f"overlap.{attribute}")
+    replicas = options.lookup("DDP_impl")
+    if replicas is not None and replicas.text == "torch":
+        options.get("DDP_impl")
+        draft.set("overlap.gradients", "on", replicas)
+        for name in ("bucket", "first_bucket"):
+            draft.assume(f"overlap.{name}", _REPLICAS[name], _REPLICAS["source"], replicas)
     option = options.get("no_align_param_gather")
     if option is not None:
         together = option.text == "false"

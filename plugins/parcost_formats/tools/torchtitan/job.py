@@ -123,13 +123,22 @@ def _family_of(place: str, known: Iterable[str], flavor: str = "") -> str:
 
 
 def _similar(family: str, flavor: str) -> str:
-    """Return an option with the catalogue entry whose name a flavor begins with, or with a file.
+    """Return the catalogue entry that a flavor names, to choose by an option, or a file.
 
-    >>> _similar("deepseek_v3", "kimi_k2"), _similar("qwen3", "30B-A3B-deepep")
+    It is that of the flavor of the family whose name is a part, or an entry that it begins with.
+
+    >>> _similar("deepseek_v3", "kimi_k2"), _similar("qwen3", "opt-30B-A3B-deepep")
     ('catalog.models.kimi_k2', 'catalog.models.qwen3_30b_a3b')
     >>> _similar("llama3", "34B")
     'config.json'
     """
+    flavors = _known_families().get(family, {})
+    near = [one for one in flavors if re.search(rf"(?<![\w.]){re.escape(one)}(?![\w.])", flavor)]
+    whole = [
+        str(flavors[one]["entry"]) for one in sorted(near, key=len) if "model" not in flavors[one]
+    ]
+    if whole:
+        return f"catalog.models.{whole[-1]}"
     size = re.sub(r"[^a-z0-9]+", "_", flavor.lower())
     names = {f"{size}_", f"{family}_{size}_"}
     entries = [str(one) for one in table("hub")["names"].values() if one != family]
