@@ -288,6 +288,11 @@ def test_an_assumption_is_kept_in_a_composed_command() -> None:
     assert [bool(word.assumption) for word in words] == [False, False, False, True, False, False]
 
 
+def test_a_word_to_replace_in_angle_brackets_is_no_redirection() -> None:
+    found = call("python a.py --model <path to it> --size=<N> --flag < in > out\n")
+    assert texts(found.words) == "python a.py --model <path to it> --size=<N> --flag"
+
+
 def test_an_addition_that_a_default_decides_leaves_the_rest_as_it_is() -> None:
     text = 'N=${N:-1}; X="--tp 4"; if [ $N = 1 ]; then X="$X --pp 2"; fi; python a.py $X'
     words = call(text).words

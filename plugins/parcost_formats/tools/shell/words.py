@@ -46,6 +46,8 @@ _QUOTED = re.compile(
     rf"|(?P<plain>[^\"\\$`]+|[\s\S])"
 )
 _COMMENT = re.compile(r"#[^\n]*")
+#: A word in angle brackets, after an option or an equals sign, that a reader is to replace.
+_PLACEHOLDER = re.compile(r"<[A-Za-z][^<>|&;()'\"`$\n]{0,80}>(?![^\s'\")])")
 _ASSIGNMENT = re.compile(rf"({_NAME})(\[[^]\n]{{1,200}}\])?(\+?)=")
 _REDIRECTING = ("<", ">", ">>", "<<", "<<-", "<<<", "&>", "&>>", ">&", "<&", "<>", ">|")
 _DECLARING = ("export", "local", "declare", "readonly", "typeset")
@@ -106,6 +108,7 @@ class _WordReader:
         self.stop = end
         self.depth = depth
         self._bare = bare
+        self._is_option = False  # whether the last word is an option
         self._count = 0
         self._documents: list[tuple[str, bool, bool, list[WordPart]]] = []
 
@@ -115,9 +118,11 @@ class _WordReader:
         if self._count > _MOST_WORDS:
             message = f"a script has {_MOST_WORDS:,} words at most"
             raise ShellTextError(message, self.at, min(self.at + 1, self.stop))
+        option, self._is_option = self._is_option, False
         common = _COMMON.match(self.text, self.at, self.stop)
         if common is not None:
             first, self.at = common.span(1)
+            self._is_option = common[1].startswith("--") and common[1] != "--"
             return ShellToken((WordPart("text", common[1], first, self.at),), first, self.at)
         parts: list[WordPart] = []
         first = self.at
@@ -125,6 +130,9 @@ class _WordReader:
             found = _TOKEN.match(self.text, self.at, self.stop)
             assert found is not None  # its last case takes any character
             kind, here = str(found.lastgroup), found.group()
+            if here == "<" and (parts[-1].text[-1:] == "=" if parts else option):
+                blank = _PLACEHOLDER.match(self.text, self.at, self.stop)
+                kind, found = ("plain", blank) if blank is not None else (kind, found)
             operates = kind == "newline" or (kind in ("operator", "process") and not self._bare)
             if kind == "plain" and here[0] == "#" and not parts:
                 comment = _COMMENT.match(self.text, self.at, self.stop)
