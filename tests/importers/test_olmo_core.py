@@ -55,6 +55,7 @@ DATA = "name=DataParallelType.fsdp"
 OPTIMIZER = "optim=SkipStepAdamWConfig(lr=3e-4),"
 TRAINER = "trainer = TrainerConfig("
 MICRO = "training.micro_batch"
+CHECKPOINTS = "ac_config=AC(mode=M.selected_modules, modules="
 
 
 def test_batches_of_tokens_are_sequences() -> None:
@@ -97,6 +98,7 @@ def test_batches_of_tokens_are_sequences() -> None:
             "recompute.every",
             "2",
         ),
+        (OPTIMIZER, f"{OPTIMIZER} {CHECKPOINTS}['blocks.*.feed_forward']),", "recompute.mlp", "on"),
         (OPTIMIZER, f"{OPTIMIZER} tp_config=T(degree=4),", "layout.sequence_parallel", "on"),
         (OPTIMIZER, f"{OPTIMIZER} cp_config=C.ulysses(degree=8),", "context.algorithm", "ulysses"),
         ("olmo2_7B(", "olmo3_32B(", "model.full_every", "4"),
@@ -108,6 +110,15 @@ def test_arguments_set_attributes(old: str, new: str, name: str, value: str) -> 
     assert settings(OlmoCore().translate("train.py", JOB.replace(old, new)))[name] == value
 
 
+def test_texts_of_a_list_of_numbers_are_read() -> None:
+    """Recomputation of some blocks only is a question that names the first of them."""
+    value = f"{CHECKPOINTS}[f'blocks.{{i}}.feed_forward' for i in range(4, 9, 2)]),"
+    found = OlmoCore().translate("train.py", JOB.replace(OPTIMIZER, OPTIMIZER + value))
+    (question,) = found.questions
+    assert question.attribute == "training.recompute"
+    assert "`blocks.4.feed_forward`" in question.reason
+
+
 @try_each(
     "old, new, attribute",
     [
@@ -116,6 +127,7 @@ def test_arguments_set_attributes(old: str, new: str, name: str, value: str) -> 
         (OPTIMIZER, f"{OPTIMIZER} float8_config=Float8Config(enabled=True),", "precision"),
         (OPTIMIZER, f"{OPTIMIZER} ac_config=AC(mode=M.budget),", "training.recompute"),
         (OPTIMIZER, f"{OPTIMIZER} ac_config=AC(mode=pick()),", "training.recompute"),
+        (OPTIMIZER, f"{OPTIMIZER} {CHECKPOINTS}['blocks.0.feed_forward']),", "training.recompute"),
         (OPTIMIZER, f"{OPTIMIZER} tp_config=T(degree=pick()),", "layout.tp"),
         (DATA, "name=pick()", "layout.zero"),
         (

@@ -42,6 +42,7 @@ from parcost_formats.tools.tables import is_listed, table
 TOOL = "olmo_core"
 _VERSION = "OLMo-core 2.3"
 _JOB = "ExperimentConfig"
+_MLP_OF_EVERY = "blocks.*.feed_forward"
 _MODULE = "train_module"
 _PARTS_OF_JOB = ("model", "trainer")  # fields of a class that is a job
 _BATCH_NAME = "global_batch_size"
@@ -741,12 +742,16 @@ def _recompute(found: SettingCollector) -> None:
             found.assume("training", "recompute", "full", f"{_VERSION}: mode is full")
         if mode == "selected_blocks" and every is not None:
             found.set("recompute", "every", digits(every), f"{_RECOMPUTE}.block_interval")
-    elif isinstance(modules, list) and all(str(one).endswith("feed_forward") for one in modules):
+    elif modules == [_MLP_OF_EVERY]:
         found.set("training", "recompute", "none", f"{_RECOMPUTE}.modules")
         found.set("recompute", "mlp", "on", f"{_RECOMPUTE}.modules")
     else:
         answers = [f"--set training.recompute={one}" for one in ("full", "selective", "none")]
-        found.ask("training.recompute", f"mode `{mode}` is not supported", answers, place)
+        why = f"mode `{mode}` is not supported"
+        if isinstance(modules, list) and modules:
+            read = f"of lists of modules, `{_MLP_OF_EVERY}` alone is read"
+            place, why = f"{_RECOMPUTE}.modules", f"`{str(modules[0])[:60]}`: {read}"
+        found.ask("training.recompute", why, answers, place)
 
 
 @hookimpl

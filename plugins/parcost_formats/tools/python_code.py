@@ -39,7 +39,7 @@ OPTIONS = "options"
 PARSED = ("parse_args", "parse_known_args")
 #: Functions of Python that change none of their arguments.
 BUILTINS = (
-    *("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance", "list"),
+    *("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance", "list", "range"),
     *("print", "repr", "type", "id", "callable", "issubclass"),
 )
 _CODE = "it is code, which parcost does not run"
@@ -402,7 +402,20 @@ class Follower:
                 return owner[key]
         elif isinstance(node, ast.ListComp):
             return self._limit(self._comprehension(node, names))
+        elif isinstance(node, ast.JoinedStr):
+            return "".join(self._part_of_text(one, names) for one in node.values)
         raise UnreadError(_CODE)
+
+    def _part_of_text(self, node: ast.expr, names: dict[str, Any]) -> str:
+        """Return a part of an f-string: a text or a whole number without a format."""
+        plain = not isinstance(node, ast.FormattedValue) or (
+            node.conversion == -1 and node.format_spec is None
+        )
+        value = node.value if isinstance(node, ast.FormattedValue) else node
+        found = _known_value(self.value(value, names))
+        if not plain or not isinstance(found, (str, int)):
+            raise UnreadError(_CODE)
+        return str(found)
 
     def _comprehension(self, node: ast.ListComp, names: dict[str, Any]) -> list[Any]:
         """Return the list of a comprehension with one loop over a known list."""
@@ -691,6 +704,10 @@ def _call_builtin(name: str, arguments: Sequence[Any]) -> Any:
         return len(first)
     elif name == "list" and isinstance(first, list):
         return list(first)
+    elif name == "range" and arguments and all(isinstance(one, int) for one in arguments):
+        with suppress(TypeError, ValueError, OverflowError):  # too many arguments, a step of 0
+            if len(found := range(*arguments)) <= _MOST_LISTS:
+                return list(found)
     return UnreadValue(_CODE)
 
 
