@@ -120,7 +120,7 @@ def test_a_script_reads_the_configurations_that_it_names() -> None:
     [
         ("FILE=$1\nllamafactory-cli train jobs/$FILE", "--set-env FILE=VALUE"),
         ("FILE=$1\ntorchrun src/llamafactory/launcher.py $FILE", "--set-env FILE=VALUE"),
-        ('llamafactory-cli train "$(ls jobs)" bf16=true', "--set-env NAME=VALUE"),
+        ('llamafactory-cli train "$(ls jobs)" bf16=true', "write its value in place of it"),
         ('llamafactory-cli train "$@"', "write them into the file"),
     ],
 )
