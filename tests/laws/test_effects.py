@@ -29,6 +29,7 @@ WITHOUT: Mapping[str, str] = {
         f"targets.{name}": "draws a line between words of a section that no base comes near"
         for name in ("near_ridge", "communication_bound", "excellent", "very_good", "fair")
     },
+    "device.year": "dates it for a warning, and changes no number",
     "framework.first_year": "dates the values, and changes no number",
     "framework.last_year": "dates the values, and changes no number",
     "framework.checked": "tells readers which run was compared, and changes no number",

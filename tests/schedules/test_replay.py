@@ -396,7 +396,7 @@ def test_an_order_that_raises_is_named() -> None:
             64,
             1e6,
             1,
-            "`gpipe` does not run with 64 stages, 1e+06 micro-batches and chunks = 1: these are 64,000,000 passes, and above 131,072 none are simulated",
+            "`gpipe` does not run with 64 stages, 1e+06 micro-batches and chunks = 1: these are 64,000,000 passes, and above 262,144 none are simulated",
         ),
     ],
 )

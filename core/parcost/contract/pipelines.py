@@ -95,7 +95,7 @@ class Activity(NamedTuple):
 
 
 #: The longest order that is simulated, in micro-batches times virtual stages.
-LONGEST_ORDER = 2**17
+LONGEST_ORDER = 2**18
 
 
 @record(kw_only=True)

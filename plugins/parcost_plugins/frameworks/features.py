@@ -8,7 +8,8 @@ from typing import Literal
 
 from parcost import Check, Study, block_name, hookimpl
 from parcost.numeric import is_array
-from parcost_plugins.vocabulary import Training
+from parcost_plugins.frameworks.rulebook import RULES
+from parcost_plugins.vocabulary import Cluster, Training
 from parcost_plugins.vocabulary.framework import Framework, Offer
 from parcost_plugins.vocabulary.neighbours import next_to
 from parcost_plugins.vocabulary.offers import (
@@ -27,6 +28,7 @@ def checks(study: Study) -> Iterator[Check]:
     if study.get(Training) is None:
         return
     framework = study[Training].framework
+    yield from _age_check(study, framework)
     for offer in framework.offers:
         if not offer.values:  # withdrawn by a profile that extends another
             continue
@@ -35,6 +37,22 @@ def checks(study: Study) -> Iterator[Check]:
             yield unknown
         elif framework.enforced and (target := target_of(study, offer)) is not None:
             yield _feature_check(study, framework, offer, target)
+
+
+def _age_check(study: Study, framework: Framework) -> Iterator[Check]:
+    """Yield the warning that the device is newer than the releases of the profile."""
+    device = study[Cluster].device
+    if framework.last_year is None or device.year is None:
+        return
+    yield RULES.check(
+        "framework-older",
+        device.year <= framework.last_year,
+        "training.framework",
+        framework=block_name(framework),
+        last=framework.last_year,
+        device=block_name(device),
+        year=device.year,
+    )
 
 
 def _feature_check(study: Study, framework: Framework, offer: Offer, target: Target) -> Check:

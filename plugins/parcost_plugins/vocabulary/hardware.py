@@ -66,6 +66,11 @@ def _matrix_peak(type_: str) -> Any:
 class Device:
     """One accelerator: one rank of the job."""
 
+    year: int | None = integer(
+        default=None,
+        structural=True,
+        doc="year in which it was announced; a rule names framework profiles of earlier releases",
+    )
     memory: Real = quantity(BYTES, positive=True, doc="capacity that the driver reports")
     memory_bandwidth: Real = quantity(RATE, positive=True, doc="peak rate of the memory")
     fp32: Real | None = quantity(
