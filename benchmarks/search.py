@@ -86,7 +86,7 @@ def inside(path: str, axes: str) -> None:
         if only is not None:
             calls["space"] += 1
         else:
-            calls["layouts"] += len(self.implementing(hook))
+            calls["layouts"] += len(self.implementers(hook))
         return ask(self, hook, *args, only=only, **of)
 
     (scenario,) = parcost.load(path)

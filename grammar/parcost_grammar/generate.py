@@ -102,7 +102,7 @@ def _in_reach(start: int, states: dict[int, dict[str, tuple[Any, Any]]]) -> list
 def _shapes(rules: list[Any]) -> list[tuple[str, str | None, list[int]]]:
     """Return the rules in the form of `tables`, with Lark's meaning of ``_`` and ``?``."""
     several = {rule.origin.name for rule in rules if rule.origin.name.startswith("_")}
-    several -= {name for name in several if all(map(_renames, _rules_called(rules, name)))}
+    several -= {name for name in several if all(map(_renames, _find_rules(rules, name)))}
 
     def shape(rule: Any) -> tuple[str, str | None, list[int]]:
         name = rule.origin.name
@@ -118,7 +118,7 @@ def _shapes(rules: list[Any]) -> list[tuple[str, str | None, list[int]]]:
     return [shape(rule) for rule in rules]
 
 
-def _rules_called(rules: list[Any], name: str) -> list[Any]:
+def _find_rules(rules: list[Any], name: str) -> list[Any]:
     return [rule for rule in rules if rule.origin.name == name]
 
 

@@ -47,7 +47,7 @@ def command(
             worst = max(worst, 1)
             continue
         show(list(_figure_table(entry, names)))
-        lacking = _find_missing(entry, names)
+        lacking = _check_names(entry, names)
         found |= set(names) - set(lacking)
         missing |= lacking
     for name, message in missing.items():
@@ -57,7 +57,7 @@ def command(
     return worst
 
 
-def _find_missing(report: Report, names: tuple[str, ...]) -> Mapping[str, str]:
+def _check_names(report: Report, names: tuple[str, ...]) -> Mapping[str, str]:
     """Return a message for each of *names*, patterns included, that names no figure."""
     from fnmatch import filter as matching
 

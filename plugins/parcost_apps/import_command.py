@@ -37,7 +37,7 @@ _MOST_KEYS = 500  # in a list: aliases of YAML make thousands of a few lines
 @click.argument("paths", nargs=-1, metavar="[FILE...]")
 @click.option("--list", "listed", is_flag=True, help="List the formats.")
 @options.overrides
-@partial(options.reading, joins=False)
+@partial(options.add_import_options, joins=False)
 @click.option("--verbose", is_flag=True, help="Also list the keys without effect.")
 @options.out
 @options.selection

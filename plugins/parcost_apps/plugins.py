@@ -44,7 +44,7 @@ def contributions(active: Plugins) -> dict[str, str]:
         plugin.name: "; ".join(
             [
                 *(f"{hook}: {', '.join(names)}" for hook, names in offered[plugin.name].items()),
-                *(hook for hook in questions if plugin in active.implementing(hook)),
+                *(hook for hook in questions if plugin in active.implementers(hook)),
                 *_count_of_sub_plugins(plugin.name, offered),
             ]
         )

@@ -95,7 +95,7 @@ def _write_unknown(
 
 
 def _write(pages: Sequence[RulePage], format_: str, *, whole: bool) -> None:
-    from parcost_apps.documentation.rule_pages import listing, markdown, rule_data, rule_items
+    from parcost_apps.documentation.rule_pages import index_items, markdown, rule_data, rule_items
 
     if format_ == "json":
         from parcost_formats.rendering.json_header import header
@@ -107,4 +107,4 @@ def _write(pages: Sequence[RulePage], format_: str, *, whole: bool) -> None:
     elif whole:
         show(item for page in pages for item in rule_items(page))
     else:
-        show(listing(pages))
+        show(index_items(pages))

@@ -125,12 +125,12 @@ def _pages(
 ) -> Iterator[str | dict[str, Any]]:
     from parcost.language.escapes import escape_line
     from parcost.version import __version__
-    from parcost_formats.rendering.resolved_spec import resolved
+    from parcost_formats.rendering.resolved_spec import render_spec
 
     for study in scenario.studies():
         if not wanted:
             named = escape_line(f"{scenario.name} of {scenario.path}")
-            text = resolved(study) + "\n"
+            text = render_spec(study) + "\n"
             count = text.count("\n") + 1
             yield f"# {named}, resolved by parcost {__version__}: {count:,} lines\n{text}"
             continue

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parcost_plugins.analysis.advice import changes, levels
-from parcost_plugins.analysis.advice.levels import level_uses, needed_bandwidths, regime
+from parcost_plugins.analysis.advice.levels import level_uses, regime, sufficient_bandwidths
 from parcost_plugins.vocabulary import Cluster, Plan, Targets
 
 
@@ -102,7 +102,7 @@ def test_the_bandwidth_that_would_do(slack: float, monkeypatch: pytest.MonkeyPat
         SimpleNamespace(name=name, level=Hashable(label=name, bandwidth=10.0)) for name in "ab"
     ]
     study: Any = Fake(slack)
-    assert needed_bandwidths(study, sought) == {
+    assert sufficient_bandwidths(study, sought) == {
         "a": pytest.approx(least_bandwidth(10.0, 3.0 / (5.0 * slack)), rel=1e-9),
         "b": pytest.approx(least_bandwidth(10.0, 40.0 / (1.3 * slack)), rel=1e-9),
     }
@@ -115,14 +115,14 @@ def test_a_level_that_does_not_matter_needs_the_least(monkeypatch: pytest.Monkey
     monkeypatch.setattr(changes, "points", lambda outcome, _: outcome)
     at: Any = SimpleNamespace(name="a", level=Hashable(label="a", bandwidth=10.0))
     least = 0.01
-    assert needed_bandwidths(Fake(0.0), [at]) == {"a": pytest.approx(least)}  # type: ignore[arg-type]
+    assert sufficient_bandwidths(Fake(0.0), [at]) == {"a": pytest.approx(least)}  # type: ignore[arg-type]
     monkeypatch.setattr(
         changes, "evaluate_arrays", lambda _, values: 1e30 / next(iter(values.values())) ** 2
     )
-    assert needed_bandwidths(Fake(), [at]) == {}  # type: ignore[arg-type]
+    assert sufficient_bandwidths(Fake(), [at]) == {}  # type: ignore[arg-type]
     monkeypatch.setattr(changes, "evaluate_arrays", lambda *_: None)
-    assert needed_bandwidths(Fake(), [at]) == {}  # type: ignore[arg-type]
-    assert needed_bandwidths(Fake(), []) == {}  # type: ignore[arg-type]
+    assert sufficient_bandwidths(Fake(), [at]) == {}  # type: ignore[arg-type]
+    assert sufficient_bandwidths(Fake(), []) == {}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_bandwidths_are_looked_for_where_a_plan_or_a_target_asks(
         name="a", level=Hashable(label="a", bandwidth=10.0), busy=2.0, exposed=1.0, ratio=0.25
     )
     monkeypatch.setattr(levels, "level_uses", lambda *_: [at])
-    monkeypatch.setattr(levels, "needed_bandwidths", lambda *_: {"a": 4.0})
+    monkeypatch.setattr(levels, "sufficient_bandwidths", lambda *_: {"a": 4.0})
     study: Any = Fake()
     study[Targets] = SimpleNamespace(
         step_time=None, mfu=target, bubble=None, slack=0.05,

@@ -13,7 +13,7 @@ import parcost
 from parcost import Report, Session
 from parcost.contract.importers import ImportOptions
 from parcost_plugins.analysis.anchors.causes import step_parts
-from parcost_plugins.analysis.anchors.evaluation import Comparison, _other_job, anchoring
+from parcost_plugins.analysis.anchors.evaluation import Comparison, _other_job, find_anchoring
 
 STUDY = """
 use catalog.devices.h100_sxm
@@ -39,7 +39,7 @@ def evaluate(text: str, settings: dict[str, str] | None = None) -> Report:
 
 
 def compare(text: str, settings: dict[str, str] | None = None) -> list[Comparison]:
-    found = anchoring(evaluate(text, settings).result.study)
+    found = find_anchoring(evaluate(text, settings).result.study)
     assert found is not None
     return [*found.compared]
 
@@ -102,7 +102,7 @@ def test_repeats_of_one_layout_are_one_anchor() -> None:
 @pytest.mark.slow
 def test_anchors_of_two_layouts_count_as_two() -> None:
     text = anchor(1.2) + anchor(1.1, "layout.tp = 4", "b", layout_tp="4")
-    found = anchoring(evaluate(text).result.study)
+    found = find_anchoring(evaluate(text).result.study)
     assert found is not None
     assert found.step.layouts == 2
     assert found.step.weight == pytest.approx(0.18 / 0.19)
@@ -128,7 +128,7 @@ def test_an_anchor_of_another_job_weighs_nothing(
     text: str, settings: dict[str, str], reason: str
 ) -> None:
     result = evaluate(text, settings).result
-    found = anchoring(result.study)
+    found = find_anchoring(result.study)
     assert found is not None
     (only,) = found.compared
     assert reason in only.reason
@@ -169,7 +169,7 @@ def test_layouts_that_differ_in_their_mix_get_a_factor_by_cause() -> None:
         for tp in ("1", "2", "4")
     )
     result = evaluate(text, runs["8"]).result
-    found = anchoring(result.study)
+    found = find_anchoring(result.study)
     assert found is not None
     assert found.causes is not None
     assert found.causes.factors["network"] > 1.25
@@ -205,7 +205,7 @@ def test_tokens_per_second_are_a_step_time() -> None:
 def test_an_accuracy_without_spreads_lets_no_anchor_count() -> None:
     text = STUDY[: STUDY.index("  job_spread")] + "}\nanchor { step_time = 0.3 s }"
     (scenario,) = parcost.load_text(text)
-    found = anchoring(scenario.evaluate().result.study)
+    found = find_anchoring(scenario.evaluate().result.study)
     assert found is not None
     assert found.compared[0].reason == "`ours` has no `job_spread`"
 
@@ -216,7 +216,7 @@ def test_the_command_line_adds_anchors_and_is_part_of_the_command(tmp_path: Path
     spec.write_text(STUDY, encoding="utf-8")
     given = ("step_time = 0.3 s", 'step_time = 0.4 s, settings = "layout.tp = 4"')
     (scenario,) = Session().load(spec, reading=ImportOptions(anchors=given))
-    found = anchoring(scenario.evaluate().result.study)
+    found = find_anchoring(scenario.evaluate().result.study)
     assert found is not None
     assert [one.name for one in found.compared] == ["given_1", "given_2"]
     assert "--anchor 'step_time = 0.3 s'" in scenario.command()
@@ -240,7 +240,7 @@ def test_a_session_reads_a_log_again_when_it_changes(tmp_path: Path) -> None:
         log_.write_text(text, encoding="utf-8")
         for _ in range(2):
             (scenario,) = session.load(spec, reading=ImportOptions(anchors=(str(log_),)))
-        found = anchoring(scenario.first)
+        found = find_anchoring(scenario.first)
         assert found is not None
         return found.compared[0].seconds
 
@@ -255,14 +255,14 @@ def test_a_spec_with_an_anchor_anchors_another_spec_of_the_job(tmp_path: Path) -
     text = STUDY.replace("tp = 2", "tp = 4").replace("recompute = full", "recompute = none")
     new.write_text(text, encoding="utf-8")
     (scenario,) = Session().load(new, reading=ImportOptions(anchors=(str(old),)))
-    found = anchoring(scenario.evaluate().result.study)
+    found = find_anchoring(scenario.evaluate().result.study)
     assert found is not None
     assert [(one.name, one.reason) for one in found.compared] == [("old_a", "")]
     assert found.step.mean == pytest.approx(log(1.2), rel=1e-6)
     other = text + "kernels { gemm_efficiency = 50 % }"
     new.write_text(other, encoding="utf-8")
     (scenario,) = Session().load(new, reading=ImportOptions(anchors=(str(old),)))
-    found = anchoring(scenario.evaluate().result.study)
+    found = find_anchoring(scenario.evaluate().result.study)
     assert found is not None
     assert "differs in more than `settings`" in found.compared[0].reason
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost_plugins.analysis.anchors.evaluation import anchoring
+from parcost_plugins.analysis.anchors.evaluation import find_anchoring
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -70,7 +70,7 @@ def test_the_file_that_is_written_anchors_other_specs(
     assert document["catalogue"] == ""
     other = SPEC.replace("tp = 2", "tp = 8") + '\nuse "anchors.par"\n'
     (scenario,) = parcost.load_text(other, str(tmp_path / "other.par"))
-    found = anchoring(scenario.evaluate().result.study)
+    found = find_anchoring(scenario.evaluate().result.study)
     assert found is not None
     assert found.count == 2
     assert found.step.weight == pytest.approx(document["weight"])

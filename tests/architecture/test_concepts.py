@@ -54,7 +54,11 @@ CONCEPTS = [
     ("fused attention", f"{PLUGINS}/kernels/attention.py", "def core"),
     ("sliding windows", f"{PLUGINS}/vocabulary/attention_mask.py", "window"),
     ("days, energy and cost of a run", f"{PLUGINS}/operations/resources.py", "energy"),
-    ("jobs that are not supported", f"{FORMATS}/tools/unsupported.py", "def find_unsupported"),
+    (
+        "jobs that are not supported",
+        f"{FORMATS}/tools/unsupported.py",
+        "def find_unsupported_features",
+    ),
     ("the server for editors", "plugins/parcost_apps/editor/server.py", "def serve"),
 ]
 

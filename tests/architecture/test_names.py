@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ..syntax import find_names
+from ..syntax import find_names, find_statements, parse_file
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("core/parcost", "grammar", "plugins", "tests", "benchmarks", "examples")
@@ -48,6 +49,50 @@ VAGUE = {
     "whoever",
 }
 _FREE = ("property", "fixture")  # decorators of values, which any word may name
+PRODUCT = ("core/parcost", "grammar", "plugins")
+
+#: Words in -ed and -ing that a name of a function may begin or end with, by their reason.
+_WORDS = {
+    "noun of the field": """
+        anchoring averaging binding clipping feed folding mapping need padding ranking rating ring
+        rounding routing scaling serving sharding speed streaming training zeroing
+    """,
+    "noun": "heading setting string warning",
+    "name of a tool": "deepspeed mindspeed sed",
+}
+#: Words in -ed and -ing that a noun follows.
+_ADJECTIVES = {
+    "of the field": """
+        allocated attended closed colored compiled compressed executed exposed fitted fused gated
+        gathered nested normed offloaded padded predicted published quantised received recomputed
+        relayed reserved routed saved scaled shared signed staged staging timed trained unsharded updated
+        visited waiting windowed
+    """,
+    "state of a value or a file": """
+        added assigned computed copied derived dotted excluded fixed ignored imported missing
+        observed ordered prefixed replaced required resolved shipped stated stored unclosed unpacked
+        unquoted unsupported unused used varying
+    """,
+    "of a calculation": "accumulating anchored closing covered failing projected",
+}
+NOUNS = frozenset(" ".join(_WORDS.values()).split())
+ADJECTIVES = frozenset(" ".join(_ADJECTIVES.values()).split())
+#: Names that others chose or import, by their reason.
+NAMES = {
+    "data_received": "name of asyncio",
+    "freed_by_loss": "public name of the vocabulary",
+    "get_tokens_unprocessed": "name of Pygments",
+    "holding_of": "public name of the vocabulary",
+    "launch_blocking": "name of a CUDA variable",
+    "measured": "public name of the contract",
+    "missing": "public name of the contract",
+    "rejected": "public name of the contract",
+    "saved_by_loss": "public name of the vocabulary",
+    "schedule_named": "public name of the contract",
+}
+#: Beginnings of questions, which end in a participle: ``is_shared``.
+_QUESTIONS = ("is_", "may_be_", "test_")
+_SHORT = ("at", "forget", "note", "of")
 
 
 def definitions(folder: str) -> Iterator[tuple[str, str]]:
@@ -74,6 +119,46 @@ def words(name: str) -> str:
 def test_names_are_nouns_and_verbs(folder: str) -> None:
     bad = [f"{place}: {name}" for place, name in definitions(folder) if words(name) in FORBIDDEN]
     assert not bad, "\n".join(bad)
+
+
+def functions() -> Iterator[tuple[str, str]]:
+    """Yield the place and the name of every function of the product, properties included."""
+    for path in (path for folder in PRODUCT for path in sorted((ROOT / folder).rglob("*.py"))):
+        for statement in find_statements(parse_file(path)):
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                place = f"{path.relative_to(ROOT)}:{statement.lineno}"
+                yield place, statement.name.strip("_")
+
+
+def participle(name: str) -> str:
+    """Return the word that makes a name of a function a participle, "" if none does.
+
+    >>> participle("find_shared"), participle("shared_link"), participle("sharing_of")
+    ('shared', '', 'sharing')
+    """
+    parts = name.split("_")
+    for word, allowed in ((parts[-1], NOUNS), (parts[0], NOUNS | ADJECTIVES)):
+        if word in _SHORT and len(parts) == 1:
+            return word
+        if word.endswith(("ed", "ing")) and word not in allowed:
+            return word
+    return ""
+
+
+def test_no_function_is_named_by_a_participle() -> None:
+    bad = [
+        f"{place}: {name}: `{word}`"
+        for place, name in functions()
+        if name not in NAMES and not name.startswith(_QUESTIONS) and (word := participle(name))
+    ]
+    assert not bad, "\n".join(bad)
+
+
+def test_every_word_that_is_allowed_is_used() -> None:
+    names = {name for _, name in functions()}
+    ends = {word for name in names for word in (name.split("_")[0], name.split("_")[-1])}
+    assert ends >= NOUNS | ADJECTIVES, (NOUNS | ADJECTIVES) - ends
+    assert names >= NAMES.keys(), NAMES.keys() - names
 
 
 def test_tests_are_named_by_their_assertions() -> None:

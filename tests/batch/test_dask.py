@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parcost.language.errors import MissingExtraError, SpecError
-from parcost_apps.batch.executors import Engine, engine_named
+from parcost_apps.batch.executors import Engine, find_engine
 from parcost_apps.batch.files import Spec
 from parcost_apps.batch.fingerprints import Environment, Question
 from parcost_apps.batch.run import BatchRun
@@ -53,7 +53,7 @@ def test_a_batch_is_the_same_to_the_bit_though_a_worker_dies(
     specs = [Spec(path.name) for path in sorted(folder.glob("*.par"))]
     environment = Environment()
     local = [entry.text for entry in BatchRun(QUESTION, environment).entries(specs)]
-    engine = Engine(engine_named(f"dask://{cluster.address}").start, workers=2)
+    engine = Engine(find_engine(f"dask://{cluster.address}").start, workers=2)
     found = []
     for entry in BatchRun(QUESTION, environment, engine=engine).entries(specs):
         found.append(entry.text)
@@ -83,13 +83,13 @@ def test_an_address_without_a_scheduler_is_an_error(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 0.5)
     with pytest.raises(SpecError, match="no Dask scheduler answers at"):
-        engine_named("dask://127.0.0.1:1").start()
+        find_engine("dask://127.0.0.1:1").start()
 
 
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'parcost\[dask\]'"):
-        engine_named("dask://127.0.0.1:1").start()
+        find_engine("dask://127.0.0.1:1").start()
 
 
 def test_a_scheduler_that_dies_ends_the_batch_and_is_named(

@@ -237,7 +237,7 @@ def test_a_plugin_offers_an_engine_by_name(
         return ThreadPoolExecutor(2)
 
     offer_engine(monkeypatch, make)
-    found = run(specs, executors.engine_named("mine://here:1"))
+    found = run(specs, executors.find_engine("mine://here:1"))
     assert [entry.text for entry in found] == expected
     assert addresses == ["here:1"]
 
@@ -327,12 +327,12 @@ def test_a_failing_engine_factory_is_an_error(monkeypatch: pytest.MonkeyPatch) -
 
     offer_engine(monkeypatch, refuse)
     with pytest.raises(ExecutorError, match="`mine://x` cannot be used: OSError: nobody there"):
-        executors.engine_named("mine://x").start()
+        executors.find_engine("mine://x").start()
     offer_engine(monkeypatch, lambda _: "an engine")
     with pytest.raises(ExecutorError, match="returned str, which is not an executor"):
-        executors.engine_named("mine://x").start()
+        executors.find_engine("mine://x").start()
     with pytest.raises(UnknownExecutorError, match="did you mean `mine`"):
-        executors.engine_named("mina://x")
+        executors.find_engine("mina://x")
 
 
 def test_a_spec_is_forgotten_once_it_is_done_and_the_catalogue_is_not(specs: list[Spec]) -> None:

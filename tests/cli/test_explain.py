@@ -133,13 +133,13 @@ def test_explain_of_a_sweep_says_how_to_pick_a_point(run: Run, term: str) -> Non
 def test_explain_of_work_beside_a_whole_pass_says_so() -> None:
     from parcost import Formula
     from parcost.contract.terms import Work
-    from parcost_apps.explain.explanation import _describe_hiding
+    from parcost_apps.explain.explanation import _describe_overlap
 
     work = Work(
         name="w", pass_="R", seconds=1.0, resource="net", window="", formula=Formula(text="x")
     )
     line: Any = SimpleNamespace(term=work, pass_="R")
-    assert "all serial work of the whole backward pass" in _describe_hiding(line)
+    assert "all serial work of the whole backward pass" in _describe_overlap(line)
 
 
 def test_explain_of_what_cannot_run_says_why(run: Run) -> None:

@@ -177,4 +177,4 @@ def test_labels_are_nouns_of_what_they_head(explain: Run, term: str, facts: list
 def test_what_a_term_once_per_step_overlaps_with(term: dict[str, Any], overlap: str) -> None:
     once = Once(name="o", seconds=1.0, formula=Formula(text="x"), **term)
     line: Any = SimpleNamespace(term=once, hidden=0.0)
-    assert explanation._describe_hiding(line) == overlap
+    assert explanation._describe_overlap(line) == overlap

@@ -208,7 +208,7 @@ def test_what_a_schedule_hides_under_another_pass_does_not_hide_nowhere(
 ) -> None:
     term = Work(name="w", seconds=1.0, pass_="F", formula=Formula(text="given"))
     line: Any = SimpleNamespace(term=term, hidden=hidden)
-    assert explanation._describe_hiding(line) == where
+    assert explanation._describe_overlap(line) == where
 
 
 def test_words_are_not_cut_where_rows_can_be_stacked_or_columns_moved() -> None:

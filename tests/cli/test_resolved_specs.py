@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import parcost
-from parcost_formats.rendering.resolved_spec import resolved
+from parcost_formats.rendering.resolved_spec import render_spec
 
 pytestmark = pytest.mark.slow
 
@@ -37,14 +37,14 @@ def outcome(scenario: parcost.Scenario) -> tuple[list[object], object]:
 def test_shipped_studies_resolved_cost_the_same(path: Path) -> None:
     for scenario in parcost.load(path):
         if not scenario.axes:
-            (again,) = parcost.load_text(resolved(scenario.studies()[0]))
+            (again,) = parcost.load_text(render_spec(scenario.studies()[0]))
             assert outcome(again) == outcome(scenario), scenario.name
 
 
 def test_resolving_twice_changes_nothing_but_where_values_are_from() -> None:
     first = next(s for path in SPECS for s in parcost.load(path) if not s.axes)
-    once = resolved(first.studies()[0])
-    twice = resolved(parcost.load_text(once)[0].studies()[0])
+    once = render_spec(first.studies()[0])
+    twice = render_spec(parcost.load_text(once)[0].studies()[0])
     bare = [[line.partition("# ")[0].rstrip() for line in t.splitlines()] for t in (once, twice)]
     strip = [list(filter(None, lines)) for lines in bare]
     assert strip[0] == strip[1]
@@ -61,7 +61,7 @@ def test_imported_blocks_with_one_name_stay_distinct(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     (scenario,) = parcost.load(path)
-    text = resolved(scenario.studies()[0])
+    text = render_spec(scenario.studies()[0])
     assert {"fabric net {", "fabric net_2 {"} <= set(text.splitlines())
     (again,) = parcost.load_text(text)
     assert outcome(again) == outcome(scenario)
@@ -76,7 +76,7 @@ def test_a_measured_curve_stays_a_curve() -> None:
 }
 """
     (scenario,) = parcost.load_text(fabric + "cluster { devices = 8 }\n" + GOOD)
-    (again,) = parcost.load_text(resolved(scenario.studies()[0]))
+    (again,) = parcost.load_text(render_spec(scenario.studies()[0]))
     assert outcome(again) == outcome(scenario)
 
 
@@ -101,7 +101,7 @@ def test_names_that_a_sweep_is_written_with_come_along(tmp_path: Path) -> None:
     )
     (scenario,) = parcost.load(path)
     expected = [row["step_time"] for row in scenario.evaluate().rows()]
-    texts = [resolved(study) for study in scenario.studies()]
+    texts = [render_spec(study) for study in scenario.studies()]
     assert [text.splitlines()[:4] for text in texts] == [
         [f"let {line}" for line in lines]
         for lines in (

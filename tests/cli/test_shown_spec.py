@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import parcost
-from parcost_formats.rendering.resolved_spec import resolved
+from parcost_formats.rendering.resolved_spec import render_spec
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -24,7 +24,7 @@ FABRIC = "use catalog.fabrics.hgx_h100"
 def spec_lines(use: str = FABRIC, zero: int = 1, more: str = "") -> list[str]:
     """Return the lines of a resolved spec, without their margins."""
     (scenario,) = parcost.load_text(SPEC.format(use=use, zero=zero) + more)
-    lines = resolved(scenario.studies()[0]).splitlines()
+    lines = render_spec(scenario.studies()[0]).splitlines()
     return [" ".join(line.split()) for line in lines]
 
 
@@ -64,4 +64,4 @@ def test_a_missing_reference_is_to_the_only_block() -> None:
 def test_values_in_use_of_a_sweep_are_not_those_of_one_point() -> None:
     text = SPEC.format(use=FABRIC, zero=1).replace("tp = 2", "tp = [1, 2]")
     (study,) = parcost.load_text(text)[0].studies()
-    assert "# gradients: none" in resolved(study)
+    assert "# gradients: none" in render_spec(study)

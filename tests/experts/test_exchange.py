@@ -133,7 +133,7 @@ def test_the_busiest_rank_has_more_bytes_and_no_more_messages(mixture: Mixture) 
 def test_one_copy_per_node_crosses_between_nodes(mixture: Mixture) -> None:
     study = mixture("ep = 64", f"{EVEN}, dispatch = 1 B, deduplicate = on, node_limit = 4")
     exchange = the(study)
-    assert exchange.units_reached == 4
+    assert exchange.destination_units == 4
     assert exchange.remote_units == 3.5
     outside = 4096 * 3.5 * 7168
     assert outside == pytest.approx(102.8e6, rel=1e-3)
@@ -144,7 +144,7 @@ def test_one_copy_per_node_crosses_between_nodes(mixture: Mixture) -> None:
 
 def test_without_a_limit_a_token_visits_five_of_eight_nodes(mixture: Mixture) -> None:
     exchange = the(mixture("ep = 64", f"{EVEN}, deduplicate = on"))
-    assert exchange.units_reached == pytest.approx(5.294652, abs=5e-7)
+    assert exchange.destination_units == pytest.approx(5.294652, abs=5e-7)
 
 
 def test_copies_in_a_node_bound_a_wide_choice_of_slow_links(mixture: Mixture) -> None:

@@ -203,11 +203,11 @@ def test_limited_units_are_visited_by_as_many_experts_on_any_of_their_ranks() ->
     # Two units of two ranks; of four experts, two fall on either: on 1.5 of its ranks
     study = bind(routing=f"{EVEN}, node_limit = 2", model=MODEL.replace("top_k = 3", "top_k = 4"))
     drawn = fmean(len(set(draw)) for draw in product(range(2), repeat=2))
-    assert the(study).units_reached == 2
-    assert the(study).ranks_reached == pytest.approx(2 * drawn)
+    assert the(study).destination_units == 2
+    assert the(study).destination_ranks == pytest.approx(2 * drawn)
     assert the(study).remote_units == pytest.approx(2 * 5 / 6)
-    assert the(bind()).ranks_reached == pytest.approx(devices_of(12))
-    assert the(bind()).units_reached == pytest.approx(devices_of(6))
+    assert the(bind()).destination_ranks == pytest.approx(devices_of(12))
+    assert the(bind()).destination_units == pytest.approx(devices_of(6))
 
 
 ROUTED = "distribution = balanced, dispatch = 1 B, combine = 3 B, scales = 7 B"

@@ -68,7 +68,7 @@ def _report(report: parcost.Report) -> tuple[dict[str, Any], dict[str, Any]]:
     study, plugins = result.study, result.study.plugins
     readers = [
         position
-        for position, plugin in enumerate(plugins.implementing("sections"))
+        for position, plugin in enumerate(plugins.implementers("sections"))
         if plugin.name.startswith("data_parallel")
     ]
     sections = {

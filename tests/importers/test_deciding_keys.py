@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parcost_formats.tools.answers import asked_attribute
+from parcost_formats.tools.answers import option_attribute
 
 from ..rows import mark_most
 
@@ -215,8 +215,8 @@ OTHERS = {
 def test_an_answer_names_what_it_decides() -> None:
     """Only a `config.json` and entries of the catalogue are models."""
     answers = ("--use config.json", "--use catalog.models.gpt2_small", "--as llama3")
-    assert {asked_attribute(answer) for answer in answers} == {"model"}
-    assert asked_attribute("--use catalog.precisions.fp32") == "precision"
+    assert {option_attribute(answer) for answer in answers} == {"model"}
+    assert option_attribute("--use catalog.precisions.fp32") == "precision"
     for other in ("--use accelerate.yaml", "--use tune.json", "--use catalog.devices.h100_sxm"):
         with pytest.raises(KeyError):
-            asked_attribute(other)
+            option_attribute(other)

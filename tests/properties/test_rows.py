@@ -71,7 +71,7 @@ def readers(hook: str) -> set[str]:
     """Return the plugins whose answers to *hook* depend on the number of stages."""
     several = variants(study())
     found = set()
-    for position, plugin in enumerate(several.base.plugins.implementing(hook)):
+    for position, plugin in enumerate(several.base.plugins.implementers(hook)):
         reads = Reads()
         token = READS.set(reads)
         try:

@@ -172,7 +172,7 @@ FAULTS = [
     ),
     Fault(
         "twice the compute of a micro-batch covers what is beside it",
-        [(step_costs, "_hiding_seconds")],
+        [(step_costs, "_idle_seconds")],
         scaled(2.0),
         "test_step_costs",
     ),

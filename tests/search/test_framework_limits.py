@@ -11,7 +11,7 @@ import pytest
 
 import parcost
 from parcost.search.best_first import SearchRequest, search
-from parcost.search.space import offered_axes, space
+from parcost.search.space import plugin_axes, space
 from parcost_apps.cli import main
 
 from ..rows import try_each
@@ -35,7 +35,7 @@ def spec(framework: str = "", more: str = "") -> str:
 
 
 def values(framework: str, more: str = "") -> Mapping[str, Sequence[Any]]:
-    axes = offered_axes(parcost.load_text(spec(framework, more))[0].first)
+    axes = plugin_axes(parcost.load_text(spec(framework, more))[0].first)
     return {name: list(axis.values) for name, axis in axes.items()}
 
 
@@ -71,7 +71,7 @@ def test_axes_have_what_the_framework_has(
 
 
 def test_values_left_out_of_an_axis_are_named() -> None:
-    axes = offered_axes(parcost.load_text(spec("megatron_lm_2021"))[0].first)
+    axes = plugin_axes(parcost.load_text(spec("megatron_lm_2021"))[0].first)
     assert axes["layout.zero"].lacking == [1, 2, 3]
     assert "megatron_lm_2021" in axes["layout.zero"].lacks
     assert "zb_v" in axes["schedule.kind"].lacking

@@ -70,7 +70,7 @@ def test_no_hook_of_ours_depends_on_the_number_of_stages() -> None:
                 "search_goals",
                 "objectives",
             )
-            for i, plugin in enumerate(group.variants.base.plugins.implementing(hook))
+            for i, plugin in enumerate(group.variants.base.plugins.implementers(hook))
             if group.variants.common_answers(hook, i) is None
         }
     assert not apart

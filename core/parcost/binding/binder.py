@@ -135,7 +135,7 @@ class Binder(Binding):
             known = {
                 f"{called}.{n}": None
                 for top in table
-                for called, d in [(top.called, top), *_nested_paths(top.called, top)]
+                for called, d in [(top.path_name, top), *_nested_paths(top.path_name, top)]
                 for n in d.type.fields
             }
             message = f"there is no attribute `{path}`"
@@ -201,7 +201,7 @@ class Binder(Binding):
         table = self.definitions.table.values()
         found = [d for d in table if d.label == word] or self.definitions.of_kind(word)
         if not found:
-            inner = (d for top in table for _, d in _nested_paths(top.called, top))
+            inner = (d for top in table for _, d in _nested_paths(top.path_name, top))
             found = [d for d in inner if d.label == word]
         return found[0] if len(found) == 1 else None
 
@@ -254,7 +254,7 @@ class Binder(Binding):
             else:
                 held[name], origins[name] = bound.held, bound.origin
         if missing:
-            self.diagnostics.append(self._report_missing(definition, missing))
+            self.diagnostics.append(self._report_missing_attributes(definition, missing))
         if broken:
             raise BrokenError
         if definition.header is not None:
@@ -322,14 +322,14 @@ class Binder(Binding):
                 yield self.object(child)
                 yield from self._inside(child)
 
-    def _report_missing(self, definition: Definition, names: list[str]) -> Diagnostic:
+    def _report_missing_attributes(self, definition: Definition, names: list[str]) -> Diagnostic:
         listed = ", ".join(f"`{name}`" for name in names)
         docs = [f"`{n}`: {definition.type.fields[n].doc}" for n in names]
         for group, text in definition.type.any_of.items():
             if not any(self.is_given(definition, name) for name in group):
                 docs.append(f"it also needs {text}")
         header = definition.header
-        message = f"`{definition.called}` lacks {listed}"
+        message = f"`{definition.path_name}` lacks {listed}"
         if header is None:
             return Diagnostic("missing-attribute", message, place=self.module.source.name)
         help = None
@@ -421,7 +421,7 @@ class Binder(Binding):
         self.open.append((*key, node.name.span))
         try:
             field = definition.type.fields[name]
-            scope = Scope(definition, module, field, f"{definition.called}.{name}")
+            scope = Scope(definition, module, field, f"{definition.path_name}.{name}")
             return convert(self.expressions, node, scope, origin)
         except SpecError as error:
             self.diagnostics += error.diagnostics
@@ -467,6 +467,6 @@ def _provenance(node: s.Attribute, definition: Definition) -> tuple[str, str]:
 def _nested_paths(path: str, definition: Definition) -> Iterator[tuple[str, Definition]]:
     """Yield the blocks inside *definition* with their paths, which begin with *path*."""
     for child in definition.children.values():
-        inner = f"{path}.{child.called}"
+        inner = f"{path}.{child.path_name}"
         yield inner, child
         yield from _nested_paths(inner, child)

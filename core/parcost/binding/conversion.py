@@ -310,7 +310,7 @@ def _apply_qualifier(
         if field.must_qualify and value.literal and not isinstance(node.value, SetValue):
             choices = " or ".join(f"`{q}`" for q in field.qualifiers)
             message = f"`{name}` must say {choices}"
-            help = _qualified_ways(node.value.span.text, field.qualifiers)
+            help = _qualifier_help(node.value.span.text, field.qualifiers)
             raise error_at(
                 "ambiguous-quantity", message, node.value.span, "which one is this?", help=help
             )
@@ -328,12 +328,12 @@ def _apply_qualifier(
     return (value if factor == 1.0 else evolve(value, number=value.number * factor)), word
 
 
-def _qualified_ways(text: str, words: Iterable[str]) -> str:
+def _qualifier_help(text: str, words: Iterable[str]) -> str:
     """Return the help line for a missing qualifier, or for one of *words* written inside the value.
 
-    >>> _qualified_ways("64 sequences * 4", ["sequences", "tokens"])
+    >>> _qualifier_help("64 sequences * 4", ["sequences", "tokens"])
     'write the word after the whole value: `(64 * 4) sequences`'
-    >>> _qualified_ways("2 * 4", ["sequences", "tokens"])
+    >>> _qualifier_help("2 * 4", ["sequences", "tokens"])
     'write `(2 * 4) sequences` or `(2 * 4) tokens`'
     """
     inside = [word for word in words if re.search(rf"\b{re.escape(word)}\b", text)]

@@ -56,7 +56,7 @@ class Definition:
         )
 
     @property
-    def called(self) -> str:
+    def path_name(self) -> str:
         """The name of the block in paths: its label, or its kind without one."""
         return self.label or self.type.kind
 
@@ -164,7 +164,7 @@ class Definitions:
         """Add *block* as the top layer of *definition*, above the block that it extends."""
         if any(block is opening for opening in self._opening):
             self.diagnostics.append(
-                problem("circular", f"`{definition.called}` extends itself", block.kind.span)
+                problem("circular", f"`{definition.path_name}` extends itself", block.kind.span)
             )
             return
         if len(self._opening) > DEEPEST_EXTENSION:
@@ -326,10 +326,10 @@ def find_block(path: s.Path, module: Module) -> tuple[Module, s.Block] | None:
         other = module.aliases.get(first)
         if other is None or len(rest) != 1:
             return None
-        named = other.labelled(rest[0])
+        named = other.find_block(rest[0])
         return (other, named) if named is not None else None
     for one in module.scope:
-        own = one.labelled(first)
+        own = one.find_block(first)
         if own is not None:
             return one, own
         for other, block, name in one.imported_blocks:
@@ -402,7 +402,7 @@ def _by_registry(name: str, fields: Mapping[str, Field]) -> str | None:
     return None
 
 
-def kinds_having(name: str, types: Mapping[str, BlockType]) -> list[str]:
+def find_kinds(name: str, types: Mapping[str, BlockType]) -> list[str]:
     """Return the blocks with an attribute *name*, in quotes; those that every study has if any."""
     having = [type_ for type_ in types.values() if name in type_.fields]
     always = [type_ for type_ in having if type_.label == "none"]
@@ -411,7 +411,7 @@ def kinds_having(name: str, types: Mapping[str, BlockType]) -> list[str]:
 
 def _elsewhere(name: str, types: Mapping[str, BlockType]) -> str | None:
     """Return a help line naming the few blocks that have an attribute *name*, or None."""
-    kinds = kinds_having(name, types)
+    kinds = find_kinds(name, types)
     if not 0 < len(kinds) <= _FEW_KINDS:
         return None
     return f"`{name}` is an attribute of {' and of '.join(kinds)}"

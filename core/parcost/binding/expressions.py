@@ -102,7 +102,7 @@ class Expressions:
             if not condition.value:
                 taken, other = other, taken
             value = self.evaluate(taken, scope)
-            alternative = self._unselected_value(other, scope)
+            alternative = self._evaluate_other_branch(other, scope)
             if alternative is not None:
                 v.check_branches(value, alternative, node)
                 value = evolve(value, axes=value.axes | alternative.axes)
@@ -116,7 +116,7 @@ class Expressions:
         v.check_branches(then, otherwise, node)
         return v.choose(condition, then, otherwise, node)
 
-    def _unselected_value(self, node: s.Expr, scope: Scope) -> v.Value | None:
+    def _evaluate_other_branch(self, node: s.Expr, scope: Scope) -> v.Value | None:
         """Return the value of the branch not taken; None if it divides by zero or overflows."""
         count = len(self.binder.diagnostics)
         try:
@@ -217,7 +217,7 @@ def _axis_value(value: v.Value) -> Any:
         number = value.number
         return float(number) if isinstance(number, (float, int)) else number
     if isinstance(value, v.Symbol):
-        return value.what.called if isinstance(value.what, Definition) else value.what
+        return value.what.path_name if isinstance(value.what, Definition) else value.what
     if isinstance(value, v.Items):
         return [_axis_value(item) for item in value.items]
     return value.value

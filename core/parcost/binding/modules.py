@@ -102,7 +102,7 @@ class Module:
         """Return the allowances of this file and of every file that it imports."""
         return [allowance for one in self.closure() for allowance in one.allowances]
 
-    def labelled(self, label: str) -> s.Block | None:
+    def find_block(self, label: str) -> s.Block | None:
         """Return the first block of the file that carries *label*."""
         return self._blocks_by_label.get(label) if label else None
 
@@ -364,7 +364,7 @@ class Loader:
         if not isinstance(target, s.Text):
             self._import_block(target, alias, module)
             return
-        imported = self._imported_file(target, module, root)
+        imported = self._find_import(target, module, root)
         if alias is None:
             module.merged.append(imported)
             return
@@ -379,7 +379,7 @@ class Loader:
             raise error_at("duplicate", f"the name `{alias.text}` is given twice", alias.span)
         module.aliases[alias.text] = imported
 
-    def _imported_file(self, target: s.Text, module: Module, root: Path | None) -> Module:
+    def _find_import(self, target: s.Text, module: Module, root: Path | None) -> Module:
         if module.path is None:
             message = "a file of a catalogue imports by name, not by path"
             raise error_at("import-escapes", message, target.span)

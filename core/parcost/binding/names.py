@@ -43,7 +43,7 @@ class NameResolver:
         if field is not None and kind in ("word", "switch", "text"):
             raise SpecError([self.wrong_word(node.text, node.span, scope.name, field)])
         if field is not None and kind == "reference":
-            return v.Symbol(self._block_named(node, scope, field.target))
+            return v.Symbol(self._resolve_label(node, scope, field.target))
         definition = scope.definition
         if definition is not None and first in definition.type.fields:
             return self._walk(self._member(definition, parts[0], node), parts[1:], node)
@@ -134,7 +134,7 @@ class NameResolver:
             return kinds[0]
         if len(labelled) + len(kinds) > 1:
             message = (
-                f"`{word}` may be one of {', '.join(f'`{d.called}`' for d in labelled or kinds)}"
+                f"`{word}` may be one of {', '.join(f'`{d.path_name}`' for d in labelled or kinds)}"
             )
             help = "keep one of them; `--set` changes single attributes of the other"
             raise error_at("ambiguous-name", message, node.span, help=help)
@@ -156,7 +156,7 @@ class NameResolver:
         message = f"`{module.source.name}` has no `{word.text}`"
         raise error_at("unknown-name", message, word.span, help=did_you_mean(word.text, known))
 
-    def _block_named(self, node: s.Path, scope: Scope, target: str) -> Definition:
+    def _resolve_label(self, node: s.Path, scope: Scope, target: str) -> Definition:
         first = node.parts[0].text
         if len(node.parts) == 1:
             block = self.block_of_kind(first, target, scope.module, node)
@@ -200,7 +200,7 @@ class NameResolver:
             if attribute is not None and isinstance(attribute.value, s.Path):
                 path = entries.get(attribute.value.text)
                 if path is not None:
-                    return f": `use {path}` is usual for `{definition.called}`"
+                    return f": `use {path}` is usual for `{definition.path_name}`"
         return ""
 
     def block_of_kind(
@@ -225,14 +225,14 @@ class NameResolver:
             for child in definition.children.values():
                 if name.text in (child.label, child.type.kind):
                     return v.Symbol(child)
-            known = [*type_.fields, *(c.called for c in definition.children.values())]
-            message = f"`{definition.called}` has no `{name.text}`"
+            known = [*type_.fields, *(c.path_name for c in definition.children.values())]
+            message = f"`{definition.path_name}` has no `{name.text}`"
             raise error_at("unknown-name", message, name.span, help=did_you_mean(name.text, known))
         if not self.binder.is_given(definition, name.text) and name.text not in type_.defaults:
             raise BrokenError
         value = self.binder.attribute(definition, name.text).value
         if isinstance(value, v.Symbol) and value.what is None:
-            message = f"`{definition.called}.{name.text}` has no value here, and no default"
+            message = f"`{definition.path_name}.{name.text}` has no value here, and no default"
             help = "write it in its block, or remove the reference"
             raise error_at("not-given", message, node.span, help=help)
         return v.reference_value(value)

@@ -79,7 +79,7 @@ class PluginSet(Protocol):
     def offers(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
         """Return the objects that plugins register under a hook, by name, with their plugins."""
 
-    def implementing(self, hook: str) -> Sequence[Plugin]:
+    def implementers(self, hook: str) -> Sequence[Plugin]:
         """Return the plugins that implement *hook*, in the order of their calls."""
 
     def ask(

@@ -202,13 +202,13 @@ def _declarations(hook: str, class_: Any) -> Declarations | None:
 # --- functions ----------------------------------------------------------------------------
 
 
-def _guarded_objective(objective: Objective, blame: Blame) -> Sequence[Objective]:
+def _guard_objective(objective: Objective, blame: Blame) -> Sequence[Objective]:
     cost = _guard(objective.cost, f"the cost of `{objective.name}`", "numbers", blame)
     value = _guard(objective.value, f"the value of `{objective.name}`", "numbers", blame)
     return [evolve(objective, cost=cost, value=value)]
 
 
-def _guarded_goal(goal: Goal, blame: Blame) -> Sequence[Goal]:
+def _guard_goal(goal: Goal, blame: Blame) -> Sequence[Goal]:
     limits = [
         evolve(
             limit, holds=_guard(limit.holds, f"the limit `{limit.says}`", "true and false", blame)
@@ -254,8 +254,8 @@ def _is_whole(value: Any) -> bool:
 #: What the core takes in place of an answer: functions name their plugin where they fail later.
 _PARTS: Mapping[str, Callable[[Any, Blame], Sequence[Any]]] = {
     "terms": _terms,
-    "objectives": _guarded_objective,
-    "search_goals": _guarded_goal,
+    "objectives": _guard_objective,
+    "search_goals": _guard_goal,
 }
 
 

@@ -40,13 +40,13 @@ class Details:
             self._report(faults)
         return found
 
-    def figures_called(self, names: Collection[str]) -> _Figures:
+    def find_figures(self, names: Collection[str]) -> _Figures:
         """Return figures that include those called *names*, as far as there are any."""
         givers = self.study.query(_plugins_by_figure)
         found = self._every
         if found is None:
             likely = {plugin for name in names for plugin in givers.get(name, ())}
-            for position, plugin in enumerate(self.study.plugins.implementing("details")):
+            for position, plugin in enumerate(self.study.plugins.implementers("details")):
                 if plugin.name in likely and plugin.name not in self._some:
                     self._some[plugin.name] = self._ask(position)
             found = [pair for figures in self._some.values() for pair in figures]

@@ -74,7 +74,7 @@ def evaluate(
     judged = expectations(claims, result)
     printed = {figure.name for _, figure in result.figures}
     claimed = dict.fromkeys(c.figure.name for c in judged if c.figure.name not in printed)
-    known = {f.name: (plugin, f) for plugin, f in details.figures_called(list(claimed))}
+    known = {f.name: (plugin, f) for plugin, f in details.find_figures(list(claimed))}
     found = [diagnose_points(check, study, at) for check in by_effect(failed)]
     feasible = True if outcome is None else outcome.feasible
     judged = [_claim_at_points(claim, study, at, feasible) for claim in judged]
@@ -109,7 +109,7 @@ def _with_figures(
         figures=(*shown, *calculation_figures(study)),
         intervals=intervals,
         make_details=details.all_figures,
-        find_details=details.figures_called,
+        find_details=details.find_figures,
         make_missing=lambda: missing_figures(study),
     )
 

@@ -310,7 +310,9 @@ def _check(
     if len(lists) != stages:
         raise OrderError(f"{len(lists)} devices have a list and there are {stages}")
     virtual = stages * chunks
-    home = _home_of_fused(lists, micro_batches, virtual) or _home(lists, micro_batches, virtual)
+    home = _home_of_fused_backward(lists, micro_batches, virtual) or _home(
+        lists, micro_batches, virtual
+    )
     copies = schedule.copies
     for x in range(virtual):
         devices = list(dict.fromkeys(home[x::virtual]))
@@ -319,7 +321,7 @@ def _check(
     return home
 
 
-def _home_of_fused(
+def _home_of_fused_backward(
     lists: Sequence[Sequence[Entry]], micro_batches: int, virtual: int
 ) -> list[int] | None:
     """Return the result of :func:`_home` for a valid order of F and BW only, else None.

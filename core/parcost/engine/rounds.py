@@ -100,7 +100,7 @@ def _steady_positions(
     The round and the next one are equal except for their micro-batches, and so are the ops just
     before them. Every virtual stage had its first forward pass before.
     """
-    alike = [_repeated_ahead(own, size, period) for own, size in zip(ops, sizes, strict=True)]
+    alike = [_repeat_lengths(own, size, period) for own, size in zip(ops, sizes, strict=True)]
     at = [0] * len(ops)
     ready = [False] * len(ops)
     started: set[int] = set()
@@ -115,7 +115,7 @@ def _steady_positions(
     return None
 
 
-def _repeated_ahead(ops: Sequence[Op], size: int, period: int) -> Sequence[int]:
+def _repeat_lengths(ops: Sequence[Op], size: int, period: int) -> Sequence[int]:
     """Return for each position the length of the run of ops that repeats *size* positions later."""
     found = [0] * (len(ops) + 1)
     for i in range(len(ops) - size - 1, -1, -1):

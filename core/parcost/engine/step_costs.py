@@ -376,14 +376,12 @@ def stage_times(terms: Sequence[Once], load: Load, stage: int, ends_in_w: Mask) 
         if term.after_device:  # of many layouts, those that have it
             waits = waits | (seconds > 0)
         busy[term.resource] = busy.get(term.resource, 0.0) + seconds
-        room = _hiding_seconds(term, term.resource, load, ends_in_w) - used.get(term.resource, 0.0)
+        room = _idle_seconds(term, term.resource, load, ends_in_w) - used.get(term.resource, 0.0)
         hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
         over: dict[str, tuple[Real, Real]] = {}  # what it needs of others beyond the room there
         for other, share in shared_resources(term):
             busy[other] = busy.get(other, 0.0) + share * seconds
-            room = maximum(
-                _hiding_seconds(term, other, load, ends_in_w) - used.get(other, 0.0), 0.0
-            )
+            room = maximum(_idle_seconds(term, other, load, ends_in_w) - used.get(other, 0.0), 0.0)
             over[other] = share, maximum(share * seconds - room, 0.0)
             hides = minimum(hides, seconds - over[other][1])
         used[term.resource] = used.get(term.resource, 0.0) + hides
@@ -405,7 +403,7 @@ def stage_times(terms: Sequence[Once], load: Load, stage: int, ends_in_w: Mask) 
     )
 
 
-def _hiding_seconds(term: Once, resource: str, load: Load, ends_in_w: Mask) -> Real:
+def _idle_seconds(term: Once, resource: str, load: Load, ends_in_w: Mask) -> Real:
     """Return the seconds of a micro-batch in which *resource* is idle, so that *term* may hide.
 
     Fill hides under the first forward pass. Gradients become ready during the last backward op,

@@ -226,7 +226,7 @@ class SpecStudy(Study):
         return self.query(_estimate_call, operation, known, placed, algorithm)
 
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
-        return self.query(_algorithms_named, operation, algorithm)
+        return self.query(_find_algorithms, operation, algorithm)
 
     def replace(self, values: Mapping[str, Any]) -> Study:
         if self._replace is None:
@@ -281,7 +281,7 @@ def _by_structure(study: SpecStudy, function: Callable[..., Any], *arguments: An
         for axis in reads.axes:
             outer.record(axis, study._point[axis])  # noqa: SLF001
 
-    def joined_number(numbers: Sequence[Any]) -> Any:
+    def join_numbers(numbers: Sequence[Any]) -> Any:
         if all(number == numbers[0] for number in numbers):
             return numbers[0]
         found = np.asarray(numbers)
@@ -289,8 +289,8 @@ def _by_structure(study: SpecStudy, function: Callable[..., Any], *arguments: An
         return found.reshape(-1, *(1,) * (len(shape_of(study)) - 1))  # structures come first
 
     if isinstance(values[0], tuple):
-        return tuple(map(joined_number, zip(*values, strict=True)))
-    return joined_number(values)
+        return tuple(map(join_numbers, zip(*values, strict=True)))
+    return join_numbers(values)
 
 
 def plain_first(number: Any) -> float:
@@ -343,7 +343,7 @@ def count_fault(hook: str, plugin: Plugin, name: str, problem: str | CallError) 
 def _answers_by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
     """Return the answers of all plugins to *hook*, before rows are counted by stage."""
     if study._point:  # noqa: SLF001  each plugin reads axes of its own
-        every = range(len(study.plugins.implementing(hook)))
+        every = range(len(study.plugins.implementers(hook)))
         each = (study.query(contribution, hook, position) for position in every)
         return tuple(pair for pairs in each for pair in pairs)
     out = study._left_out  # noqa: SLF001
@@ -480,7 +480,7 @@ def _algorithms_of(study: SpecStudy, operation: str) -> Sequence[Collective]:
     return [one for one in every if operation in one.operations]
 
 
-def _algorithms_named(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
+def _find_algorithms(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
     every = _algorithms_of(study, operation)
     if algorithm != "auto":
         return tuple(one.for_study(study) for one in every if one.name == algorithm)

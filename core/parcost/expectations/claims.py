@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parcost.binding.binder import Binder
-from parcost.binding.definitions import kinds_having
+from parcost.binding.definitions import find_kinds
 from parcost.binding.modules import Module
 from parcost.binding.scope import Scope
 from parcost.binding.values import Quantity, number
@@ -111,7 +111,7 @@ def _judge_claim(
     if not (found := select(known, [name.text])):
         names, missing = list(figures_by_name(known)), known.missing
         last = name.text.rpartition(".")[2]
-        kinds = " and of ".join(kinds_having(last, types)[:3])
+        kinds = " and of ".join(find_kinds(last, types)[:3])
         elsewhere = f"`{last}` is an attribute of {kinds}; " if kinds else ""
         message = missing_message(name.text, missing)
         help = (

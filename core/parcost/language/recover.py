@@ -18,7 +18,7 @@ from parcost.language.lalr import ParserState, Token
 from parcost.language.mistakes import MISTAKES
 from parcost.language.repair import InsertedToken, Stop
 from parcost.language.text import Span
-from parcost.language.wording import describe_expected, describe_token, syntax_hint
+from parcost.language.wording import describe_token, describe_tokens, syntax_hint
 
 MOST_ERRORS = 100
 DEEPEST = 100
@@ -62,7 +62,7 @@ def _resume(stop: Stop) -> int:
     stop.report(
         f"unexpected {describe_token(kind, text)}",
         stop.span(stop.token),
-        f"expected {describe_expected(accepted)}",
+        f"expected {describe_tokens(accepted)}",
         help=syntax_hint(before, kind, text, accepted),
     )
     return stop.skip()

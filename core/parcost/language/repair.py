@@ -117,9 +117,9 @@ class Stop:
         """Return whether an item may start here, or the last item has ended."""
         accepts = self.machine.accepts
         begins = accepts("_NL") and accepts("STRING") and not accepts("EQUAL")
-        return begins or self._ended_body()
+        return begins or self._can_end_body()
 
-    def _ended_body(self) -> bool:
+    def _can_end_body(self) -> bool:
         # A body ends before any `}` or end of file, be it the right one or not.
         states = self.machine.states
         return len(states) > 1 and states[-2].get("body") is states[-1]
@@ -129,7 +129,7 @@ class Stop:
     def unwind(self) -> int:
         """Drop the incomplete item; return the index of its first token."""
         machine, first = self.machine, self.token.start()
-        if self._ended_body():
+        if self._can_end_body():
             machine.replace_last("_items")
         elif machine.run([InsertedToken("NAME", first)], 0):  # what is complete joins the items
             machine.pop()

@@ -63,7 +63,7 @@ def describe_token(kind: str, text: str) -> str:
     return f"`{text}`" if len(text) <= _CLIP else f"`{text[:_CLIP]}...`"
 
 
-def describe_expected(accepted: set[str]) -> str:
+def describe_tokens(accepted: set[str]) -> str:
     """Return the list of expected tokens for messages, without improbable ones."""
     closers = [_SPELLED[kind] for kind in ("RSQB", "RPAR") if kind in accepted]
     if accepted >= _VALUE:

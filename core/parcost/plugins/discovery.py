@@ -152,7 +152,7 @@ class Plugins:
         if len(self.noted) < MOST_FAULTS:
             self.noted.setdefault(str(fault), fault)
 
-    def implementing(self, hook: str) -> Sequence[Plugin]:
+    def implementers(self, hook: str) -> Sequence[Plugin]:
         """Return the plugins that implement *hook*, in the order of their calls."""
         return [plugin for plugin, _, _ in self.registry.hooks.get(hook, ())]
 
@@ -166,7 +166,7 @@ class Plugins:
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield the contributions of each plugin to *hook*, each with its plugin.
 
-        With *only*, yield the contributions of the plugin at that position of :meth:`implementing`.
+        With *only*, yield the contributions of the plugin at that position of :meth:`implementers`.
         An implementation that takes other arguments than *arguments* is not called.
 
         A plugin has a fault if it raises, returns another type than the hook declares, or repeats a
@@ -297,7 +297,7 @@ def load(
     paths = tuple(files)
     for path in paths:
         loading.load(partial(module_of, path), Plugin(name_of(path), path))
-    loading.check_skipped()
+    loading.check_skipped_names()
     found = loading.found
     return Plugins(
         tuple(found[name] for name in sorted(found)),
@@ -362,7 +362,7 @@ class _Loading:
             else:
                 self.load(load_part, one)
 
-    def check_skipped(self) -> None:
+    def check_skipped_names(self) -> None:
         """Check that each skipped name is the name of a plugin.
 
         Raises:

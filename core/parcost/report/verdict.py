@@ -26,7 +26,7 @@ def verdict(result: Result, point: int = 0) -> str:
     """Return the verdict of one point, such as "fits in memory" or "tight in memory"."""
     if result.outcome is None:
         return VALID if result.legal else INVALID
-    named = deciding_check(result, point)
+    named = verdict_check(result, point)
     errors = [
         check
         for check in result.outcome.failed
@@ -39,7 +39,7 @@ def verdict(result: Result, point: int = 0) -> str:
     return FITS if value_at(result.feasible, point) else NOT_JUDGED
 
 
-def deciding_check(result: Result, point: int = 0) -> Check | None:
+def verdict_check(result: Result, point: int = 0) -> Check | None:
     """Return the failed rule that names the verdict of a point, errors first; None without one."""
     if result.outcome is None:
         return None

@@ -276,8 +276,8 @@ class _Search:
 
     def _apply_bound(self, bound: ScoredLayouts) -> LayoutBounds:
         """Return the layouts that *bound* does not exclude, and count the excluded ones."""
-        objective, limits = self._judged_by(bound)
-        left = self._select_finite(self._select_fitting(bound), bound.seconds)
+        objective, limits = self._goal_and_limits(bound)
+        left = self._select_finite(self._select_by_memory(bound), bound.seconds)
         for limit in limits:
             here = left & limit.holds(bound.seconds, bound.bytes_)
             self.counts.limits[limit.says] += int(left.sum()) - int(here.sum())
@@ -286,7 +286,7 @@ class _Search:
             left = bound.legal
         return LayoutBounds(bound, objective.cost(bound.seconds), left)
 
-    def _select_fitting(self, held: ScoredLayouts) -> NDArray[np.bool_]:
+    def _select_by_memory(self, held: ScoredLayouts) -> NDArray[np.bool_]:
         """Return which layouts may fit in memory, by their lower bound, and count the others."""
         legal, rooms = held.legal, held.criteria.capacities
         left: NDArray[np.bool_] = legal & reduce(and_, (held.bytes_ <= r for r in rooms), True)
@@ -306,7 +306,7 @@ class _Search:
 
     def _offer(self, scored: ScoredLayouts) -> None:
         """Queue the layouts that fit for a replay, and offer them to the front."""
-        objective, limits = self._judged_by(scored)
+        objective, limits = self._goal_and_limits(scored)
         if self.points is not None:
             self.points(scored)
         rooms = scored.criteria.capacities
@@ -398,5 +398,5 @@ class _Search:
             interrupted=interrupted,
         )
 
-    def _judged_by(self, scored: ScoredLayouts) -> tuple[Objective, Sequence[Limit]]:
+    def _goal_and_limits(self, scored: ScoredLayouts) -> tuple[Objective, Sequence[Limit]]:
         return scored.criteria.objective(self.request.objective), scored.criteria.limits

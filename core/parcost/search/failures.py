@@ -125,7 +125,7 @@ def disagreement(space: Space, values: Mapping[str, Any]) -> Diagnostic:
     return Diagnostic("search-disagrees", message, place=space.scenario.path, help=help)
 
 
-def plugins_failed(space: Space, faults: Sequence[str]) -> list[Diagnostic]:
+def plugin_failures(space: Space, faults: Sequence[str]) -> list[Diagnostic]:
     """Return a diagnostic for each plugin that failed."""
     place = space.scenario.path
     return [Diagnostic("plugin-failed", fault, place=place) for fault in dict.fromkeys(faults)]

@@ -12,7 +12,7 @@ from parcost.contract.searches import Goal
 from parcost.language.diagnostics import Diagnostic, Label
 from parcost.language.errors import SpecError
 from parcost.search.failures import objective_of
-from parcost.search.space import attribute_of_axis, offered_axes
+from parcost.search.space import attribute_of_axis, plugin_axes
 
 if TYPE_CHECKING:
     from parcost.contract.study import Study
@@ -35,7 +35,7 @@ def unknown_axes(scenario: Scenario, given: Iterable[str] = ()) -> Iterator[Diag
     if not goal.axes:
         return
     own = {*given, *(name for name, _ in scenario.axes)}
-    axes = offered_axes(study)
+    axes = plugin_axes(study)
     for name in goal.axes:
         if name not in own:
             yield from _goal_problems(

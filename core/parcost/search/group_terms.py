@@ -70,7 +70,7 @@ class TermTable:
         shape, rank = group.variants.shape, 1 + len(group.mesh.sizes)
         self._group, self._choices = group, len(shape)
         own: list[Sequence[VariantAnswers]] = []
-        self._shared = stack_terms(_shared_answers(answers, own), shape, hosts, rank)
+        self._shared = stack_terms(_share_answers(answers, own), shape, hosts, rank)
         self._own = [
             stack_terms((answer[place] for answer in own), shape, hosts, 1)
             for place in range(len(group.structures))
@@ -119,7 +119,7 @@ class TermTable:
         return [*found, *select_terms(self._own[place], Places((*choices, points)))]
 
 
-def _shared_answers(
+def _share_answers(
     answers: Iterable[PluginAnswers], own: list[Sequence[VariantAnswers]]
 ) -> Iterator[VariantAnswers]:
     """Yield the answers shared by all structures, and append the others to *own*."""

@@ -17,7 +17,7 @@ from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.language.errors import SpecError
 from parcost.search.best_first import SearchRequest
 from parcost.search.complexity import sort_by_complexity
-from parcost.search.failures import objective_of, plugins_failed
+from parcost.search.failures import objective_of, plugin_failures
 from parcost.search.layout_evaluation import evaluate_layout
 from parcost.search.result import Best, SearchResult, pareto
 
@@ -73,7 +73,7 @@ def sample(
         if interrupted:
             raise KeyboardInterrupt
         why = _no_layout(space, drawn, legal, large, rejected, late=legal < count)
-        raise SpecError([why, *plugins_failed(space, list(faults))])
+        raise SpecError([why, *plugin_failures(space, list(faults))])
     front = pareto(layouts)
     found_layouts = SearchResult(
         objective=objective,

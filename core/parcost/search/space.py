@@ -452,7 +452,7 @@ def space(
     """
     scenario = evolve(scenario, judged=False)
     study = scenario.first
-    known = offered_axes(study)
+    known = plugin_axes(study)
     given = {
         attribute_of_axis(study, name, known, anything=True): values
         for name, values in given.items()
@@ -553,7 +553,7 @@ def _plain_values(values: Sequence[Any]) -> list[Any]:
     return [value.item() if hasattr(value, "item") else value for value in values]
 
 
-def offered_axes(study: SpecStudy) -> dict[str, Axis]:
+def plugin_axes(study: SpecStudy) -> dict[str, Axis]:
     """Return the axes that plugins offer for *study*, by attribute."""
     return {axis.attribute: axis for axis in _axes(study) if not axis.follows}
 

@@ -18,7 +18,7 @@ from parcost.search.failures import (
     disagreement,
     empty,
     no_valid_layout,
-    plugins_failed,
+    plugin_failures,
     time_limit_error,
 )
 from parcost.search.front import Candidate, faster
@@ -90,7 +90,7 @@ def result_of(
     faults += [fault.line for one in evaluated for fault in one.result.faults]
     for layout, one in zip(ranked, evaluated, strict=True):
         if not _agree(layout, one):
-            failed = plugins_failed(space, faults)
+            failed = plugin_failures(space, faults)
             raise SpecError(failed or [disagreement(space, layout.values)])
     if any(one.rule_errors for one in evaluated) and not (careful or tally.interrupted):
         raise RejectedLayoutError
@@ -99,7 +99,7 @@ def result_of(
     if not exact:
         if tally.interrupted:
             raise KeyboardInterrupt
-        raise SpecError([*_reasons(space, tally, verdicts), *plugins_failed(space, faults)])
+        raise SpecError([*_reasons(space, tally, verdicts), *plugin_failures(space, faults)])
     listed = [layout.values for layout in ranked]
     further = [c.values for c in faster(tally.front) if c.values not in listed]
     front = [_evaluate(space, values, objective) for values in further]

@@ -15,7 +15,7 @@ from parcost.records import replace_values
 _LEFT_OUT = Formula("of a search")  # formulas hold the arrays that they are of
 
 
-def summed_numbers(term: Any) -> Any:
+def drop_unread_numbers(term: Any) -> Any:
     """Return *term* without numbers that a search does not read: FLOPs, formula, transfer bytes.
 
     Latency is kept for work that keeps further resources busy.

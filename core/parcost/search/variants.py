@@ -27,7 +27,7 @@ from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, SpecError
 from parcost.numeric import max_of
 from parcost.records import replace_values
-from parcost.search.term_numbers import summed_numbers
+from parcost.search.term_numbers import drop_unread_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -116,7 +116,7 @@ class Variants:
 
     def plugins(self, hook: str) -> int:
         """Return the number of plugins that implement *hook*."""
-        return len(self.base.plugins.implementing(hook))
+        return len(self.base.plugins.implementers(hook))
 
     def plugin_answers(
         self, hook: str, position: int, legal: NDArray[np.bool_] | None = None
@@ -192,7 +192,7 @@ class Variants:
         """Return the choices that any schedule reads to set its options."""
         return frozenset().union(
             *(
-                self._trace(combination, _schedule_named, name)[1]
+                self._trace(combination, _find_schedule, name)[1]
                 for name in self.base.plugins.offers("schedules")
                 for combination in product(*map(range, self.shape))
             )
@@ -246,7 +246,7 @@ class Variants:
                 return (), frozenset()
             others = iter(np.unravel_index(int(here.argmax()), here.shape))
             index = [int(next(others)) if i == slice(None) else i for i in index]
-        asked = _summed_numbers if hook in _SUMMED else contribution
+        asked = _drop_unread_numbers if hook in _SUMMED else contribution
         return self._trace(tuple(index), asked, hook, position)
 
     def counts(
@@ -352,10 +352,10 @@ class Variants:
             return value
         key = (id(value), *(combination[k] for k in inside))
         if key not in self._made:
-            self._made[key] = self._recording_block(value, combination)
+            self._made[key] = self._wrap_block(value, combination)
         return self._made[key]
 
-    def _recording_block(self, value: Any, combination: Combination) -> Any:
+    def _wrap_block(self, value: Any, combination: Combination) -> Any:
         held = vars(value)
         names = block_attributes(value.__class__)
         values = {name: self._observe(held[name], combination) for name in names if name in held}
@@ -390,13 +390,13 @@ class Variants:
         return found
 
 
-def _summed_numbers(study: SpecStudy, hook: str, position: int) -> Contribution:
+def _drop_unread_numbers(study: SpecStudy, hook: str, position: int) -> Contribution:
     """Return terms without the numbers that no sum of a search reads, so that arrays are freed.
 
     It is a query of its own, because a plugin that reads the terms of others needs them whole.
     """
     return tuple(
-        (plugin, summed_numbers(term)) for plugin, term in contribution(study, hook, position)
+        (plugin, drop_unread_numbers(term)) for plugin, term in contribution(study, hook, position)
     )
 
 
@@ -410,5 +410,5 @@ def _schedule(study: SpecStudy) -> Schedule:
     return study.schedule
 
 
-def _schedule_named(study: SpecStudy, name: str) -> Schedule:
+def _find_schedule(study: SpecStudy, name: str) -> Schedule:
     return study.schedule_named(name)

@@ -36,7 +36,7 @@ from parcost.contract.calls import CallError, call
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import ParcostError, error_text
 from parcost.records import define, frozen
-from parcost_apps.cli.process import changed_state, protect_process
+from parcost_apps.cli.process import allow_changes, protect_process
 from parcost_apps.cli.threads import print_failures
 from parcost_formats.rendering.rejection import reraise_interrupt
 
@@ -173,7 +173,7 @@ class Processes(ProcessPoolExecutor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Submit a call to a process, starting one if needed."""
-        with _without_interrupts(), _safe_path(), _deferred_signals():
+        with _without_interrupts(), _safe_path(), _defer_signals():
             return super().submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -218,7 +218,7 @@ def start_process(
     process = get_context("spawn").Process(
         target=_run, args=(partial(target, *args, **kwargs),), daemon=True
     )
-    with _without_interrupts(), _safe_path(), _deferred_signals():
+    with _without_interrupts(), _safe_path(), _defer_signals():
         process.start()
     return process
 
@@ -228,7 +228,7 @@ def _run(work: Callable[[], object]) -> None:
     work()
 
 
-def engine_named(address: str) -> Engine:
+def find_engine(address: str) -> Engine:
     """Return the engine that *address* names, as in ``dask://host:8786``.
 
     Raises:
@@ -272,14 +272,14 @@ def _end_with_parent() -> None:
     def watch() -> None:
         assert parent is not None
         parent.join()
-        with changed_state():
+        with allow_changes():
             os._exit(1)
 
     Thread(target=watch, daemon=True).start()
 
 
 @contextmanager
-def _deferred_signals() -> Iterator[None]:
+def _defer_signals() -> Iterator[None]:
     """Defer signals until a process is started: a half-started one would print a traceback.
 
     Blocking the signals is not enough: another thread may receive them, and Python handles them in

@@ -103,12 +103,12 @@ class Environment:
         subject, _, part = name.partition(".")
         for file in self.selection.files:
             if name_of(file) == subject:
-                return _imported_plugin(Plugin(name, file), partial(module_of, file), part)
+                return _import_plugin(Plugin(name, file), partial(module_of, file), part)
         for point in self._points:
             if point.name == subject:
                 came = point.dist
                 known = (came.name, came.version) if came is not None else ("", "")
-                return _imported_plugin(Plugin(name, *known), point.load, part)
+                return _import_plugin(Plugin(name, *known), point.load, part)
         return None
 
     @cached_property
@@ -117,7 +117,7 @@ class Environment:
         return [point for point in points if point.name not in self.selection.without]
 
 
-def _imported_plugin(plugin: Plugin, load: Callable[[], Any], part: str) -> Plugin | None:
+def _import_plugin(plugin: Plugin, load: Callable[[], Any], part: str) -> Plugin | None:
     """Return *plugin* with its module, or None if the import fails."""
     try:
         module = call(load)

@@ -124,7 +124,7 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
     yield Entry(path="", name="", part="page", text=encode(page_data(page)))
 
 
-def format_named(name: str, plugins: Plugins) -> Format:
+def find_format(name: str, plugins: Plugins) -> Format:
     """Return the format of that name; an unknown one is a usage error."""
     from parcost.language.diagnostics import did_you_mean
 
@@ -135,13 +135,13 @@ def format_named(name: str, plugins: Plugins) -> Format:
     return Format(*offered[name])
 
 
-def format_remembered(name: str, environment: Environment, cache: Cache) -> Format | None:
+def find_cached_format(name: str, environment: Environment, cache: Cache) -> Format | None:
     """Return the format of that name from the cache; only the plugin that offers it is imported."""
     from parcost.plugins.discovery import Plugins
 
     known = cache.fact(_FORMATS) or {}
     plugin = environment.plugin(known[name]) if name in known else None
-    return None if plugin is None else format_named(name, Plugins((plugin,)))
+    return None if plugin is None else find_format(name, Plugins((plugin,)))
 
 
 def remember_formats(plugins: Plugins, cache: Cache) -> None:
@@ -271,7 +271,7 @@ class Watch:
             else:
                 self._untold[code] += 1
 
-    def print_missing(self) -> None:
+    def print_unknown_names(self) -> None:
         """Print an error for each chosen name that no report has."""
         for message in (self._missing or {}).values():
             write_message(f"error: {message}")

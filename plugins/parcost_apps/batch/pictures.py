@@ -18,7 +18,7 @@ def picture_format(name: str, plugins: Plugins) -> Format | None:
     """Return the format of that name, or None if it does not draw."""
     from parcost_apps.batch.formats import Format
 
-    found = _drawing(plugins).get(name)
+    found = _picture_formats(plugins).get(name)
     return None if found is None else Format(*found)
 
 
@@ -26,7 +26,7 @@ def unknown_format(what: str, name: str, others: Iterable[str], plugins: Plugins
     """Return the message for an unknown format *name* of *what*, with the nearest known ones."""
     from parcost.language.diagnostics import did_you_mean
 
-    known = sorted({*others, *_drawing(plugins)})
+    known = sorted({*others, *_picture_formats(plugins)})
     hint = did_you_mean(name, known) or "formats are " + ", ".join(known)
     return f"{what} has no format `{name}`; {hint}"
 
@@ -40,7 +40,7 @@ def write_entries(entries: Iterable[Entry], format_: Format, out: str | None) ->
         format_.write(entries, target, View())
 
 
-def _drawing(plugins: Plugins) -> Mapping[str, tuple[Plugin, Any]]:
+def _picture_formats(plugins: Plugins) -> Mapping[str, tuple[Plugin, Any]]:
     """Return the formats that draw pictures, with their plugins."""
     offered = plugins.offers("exporters")
     return {name: found for name, found in offered.items() if found[1].reads == "charts"}

@@ -79,7 +79,7 @@ class BatchRun:
                 for file in files:
                     known = self._find_answer(file)
                     if known is None and isinstance(file, Spec):
-                        known = self._take_answer(self._answered_here(file))
+                        known = self._take_answer(self._answer_here(file))
                     yield from known or ()
                     self.done += 1
         else:
@@ -99,7 +99,7 @@ class BatchRun:
             self.cache.store(answer)
         return answer.entries
 
-    def _answered_here(self, file: Spec) -> CachedResult:
+    def _answer_here(self, file: Spec) -> CachedResult:
         self.current = [file.path]
         if self.worker is None:
             self.worker = Worker(self.environment)

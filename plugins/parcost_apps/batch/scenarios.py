@@ -70,7 +70,7 @@ def spec_scenarios(
 ) -> Iterator[Scenario | Rejection]:
     """Yield the scenarios of one file, or its rejection."""
     load = partial(session.load, spec.path, overrides, keep=False, reading=spec.reading)
-    found = attempt(spec.path, lambda: _studies_called(study, load(), spec.path))
+    found = attempt(spec.path, lambda: _find_studies(study, load(), spec.path))
     yield from [found] if isinstance(found, Rejection) else found
 
 
@@ -86,7 +86,7 @@ def only_study(
     Raises:
         SpecError: The file cannot be read, or has no such study, or several.
     """
-    found = _studies_called(study, session.load(path, overrides, reading=reading), path)
+    found = _find_studies(study, session.load(path, overrides, reading=reading), path)
     if len(found) == 1:
         return found[0]
     message = f"`{path}` has {len(found)} studies, and this command needs one"
@@ -94,7 +94,7 @@ def only_study(
     raise failure("unknown-study", message, path, help)
 
 
-def _studies_called(study: str | None, loaded: Sequence[Scenario], path: str) -> Sequence[Scenario]:
+def _find_studies(study: str | None, loaded: Sequence[Scenario], path: str) -> Sequence[Scenario]:
     """Return the scenarios called *study*, or all.
 
     Raises:

@@ -23,7 +23,7 @@ from parcost.system.garbage import collect_rarely
 from parcost_apps.batch.cache import CachedResult, pack
 from parcost_apps.batch.files import Spec
 from parcost_apps.batch.fingerprints import Environment, Imports, Question
-from parcost_apps.cli.process import changed_state
+from parcost_apps.cli.process import allow_changes
 from parcost_formats.rendering.rejection import FAULT, Rejection, attempt
 
 if TYPE_CHECKING:
@@ -111,14 +111,14 @@ class Worker:
                     _break_cycles(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
             return CachedResult(entries)
-        return self._cached_result(spec, question, first, entries)
+        return self._pack_result(spec, question, first, entries)
 
     def _release(self) -> None:
         """Start a new session if the loader holds too many imported files."""
         if len(self.session.loader) > _MOST_FILES:
             self._initialize_worker(self.session.plugins)
 
-    def _cached_result(
+    def _pack_result(
         self, spec: Spec, question: Question, scenario: Scenario, entries: Sequence[Entry]
     ) -> CachedResult:
         """Return the result in its cached form; without a key if its imports cannot be listed."""
@@ -165,7 +165,7 @@ def answers(task: Task, files: Sequence[Spec]) -> list[CachedResult]:
         VersionMismatchError: This process runs other code than the caller.
     """
     selection = task.selection
-    with _one_at_a_time, _working_in(task.folder):
+    with _one_at_a_time, _work_in(task.folder):
         worker = _worker(selection)
         if worker.environment.digest != task.expected and selection.files:
             del _workers[selection]  # a file may have been edited, and is read anew
@@ -193,7 +193,7 @@ def _worker(selection: PluginSelection) -> Worker:
 
 
 @contextmanager
-def _working_in(folder: str) -> Iterator[None]:
+def _work_in(folder: str) -> Iterator[None]:
     before = str(Path.cwd())
     if folder != before:
         _change_folder(folder)
@@ -205,5 +205,5 @@ def _working_in(folder: str) -> Iterator[None]:
 
 
 def _change_folder(folder: str) -> None:
-    with changed_state():
+    with allow_changes():
         os.chdir(folder)

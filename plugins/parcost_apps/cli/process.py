@@ -46,7 +46,7 @@ def protect_process() -> None:
 
 
 @contextmanager
-def changed_state() -> Iterator[None]:
+def allow_changes() -> Iterator[None]:
     """Allow parcost's own code to change the state of the process, inside this context."""
     _open.is_open = True
     try:

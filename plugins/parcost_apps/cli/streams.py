@@ -32,7 +32,7 @@ def put(text: str, interrupts: Interrupts | None = None) -> None:
     """
     if sys.stdout.isatty():
         text = escape_keeping_color(text)
-    with _writing_to_stdout():
+    with _raise_stdout_errors():
         if interrupts is None or os.name == "nt":  # where pipes cannot be asked for room
             results().write(text)
             results().flush()
@@ -42,7 +42,7 @@ def put(text: str, interrupts: Interrupts | None = None) -> None:
 
 
 @contextmanager
-def _writing_to_stdout() -> Iterator[None]:
+def _raise_stdout_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
@@ -99,7 +99,7 @@ class Reservation:
         Reservation.stream = self._before
         with suppress(OSError, ValueError):  # what stands for a stream is in memory
             number, other = self._before.fileno(), sys.stderr.fileno()
-            with _writing_to_stdout():
+            with _raise_stdout_errors():
                 self._before.flush()
             self._kept = os.dup(number)
             os.dup2(other, number)
@@ -123,7 +123,7 @@ class Reservation:
         with suppress(OSError, ValueError):  # what was printed past `sys.stdout`
             self._before.flush()
         try:
-            with _writing_to_stdout():
+            with _raise_stdout_errors():
                 stream.flush()
         finally:
             os.dup2(self._kept, self._number)
@@ -156,20 +156,20 @@ class _StandIn:
     def write(self, text: str) -> int:
         """Write a text."""
         if text != "":  # which is not a failure, and click asks whether it can be written
-            with self._writing():
+            with self._handle_errors():
                 self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Flush the stream."""
-        with self._writing():
+        with self._handle_errors():
             self._stream.flush()
 
     def close(self) -> None:
         """Flush the stream, and leave it open for others."""
         self.flush()
 
-    def _writing(self) -> AbstractContextManager[None]:
+    def _handle_errors(self) -> AbstractContextManager[None]:
         raise NotImplementedError
 
 
@@ -178,8 +178,8 @@ class Results(_StandIn):
 
     name = "stdout"
 
-    def _writing(self) -> AbstractContextManager[None]:
-        return _writing_to_stdout()
+    def _handle_errors(self) -> AbstractContextManager[None]:
+        return _raise_stdout_errors()
 
 
 class Messages(_StandIn):
@@ -191,7 +191,7 @@ class Messages(_StandIn):
     name = "stderr"
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _handle_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError:  # its reader is gone, or the disk is full

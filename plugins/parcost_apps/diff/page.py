@@ -32,7 +32,7 @@ def difference_page(found: Difference, *, full: bool = False) -> Iterator[Item]:
     same = len(found.same) + len({c.name for c in found.changes} - {c.name for c in changed})
     yield Heading(f"{found.before} -> {found.after}", 1)
     yield Line(_summary(found, changed, same))
-    yield from _removed_and_added(found)
+    yield from _one_sided_lines(found)
     by_name: dict[str, list[StudyChange]] = {}
     for change in changed:
         by_name.setdefault(change.name, []).append(change)
@@ -116,7 +116,7 @@ def _summary(found: Difference, changed: Sequence[StudyChange], same: int) -> st
     return ", ".join(parts)
 
 
-def _removed_and_added(found: Difference) -> Iterator[Item]:
+def _one_sided_lines(found: Difference) -> Iterator[Item]:
     for title, names in (
         (f"only in {found.after}", found.added),
         (f"only in {found.before}", found.removed),

@@ -35,7 +35,7 @@ def by_subject(pages: Iterable[RulePage]) -> Sequence[tuple[str, Sequence[RulePa
     return [(book, list(inside)) for book, inside in groupby(ordered, key=lambda page: page.book)]
 
 
-def listing(pages: Iterable[RulePage]) -> Iterator[Item]:
+def index_items(pages: Iterable[RulePage]) -> Iterator[Item]:
     """Yield a line for each rule, under its subject."""
     for subject, inside in by_subject(pages):
         yield Heading(subject, 2)
@@ -81,7 +81,7 @@ def rule_link(page: RulePage) -> str:
     return f"{page.book}.md#{page.id}"
 
 
-def listing_markdown(pages: Iterable[RulePage], link: Callable[[RulePage], str] = own_link) -> str:
+def rules_markdown(pages: Iterable[RulePage], link: Callable[[RulePage], str] = own_link) -> str:
     """Return a table with a line for each rule; *link* returns the target of its link."""
     rows = [f"| [`{page.id}`]({link(page)}) | {_kind(page)} | {page.title} |" for page in pages]
     return "\n".join(["| rule | severity | what |", "| :-- | :-- | :-- |", *rows, ""])

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from parcost.plugins.discovery import load
 from parcost_apps.documentation.rule_pages import (
     by_subject,
-    listing_markdown,
     rule_link,
+    rules_markdown,
     short_markdown,
 )
 from parcost_apps.documentation.rulebooks import RulePage, rule_pages
@@ -51,7 +51,7 @@ def _index(subjects: Sequence[tuple[str, Sequence[RulePage]]]) -> Iterator[str]:
         yield f"| [{_title(subject)}]({subject}.md) | {len(pages)} |"
     yield "\n## By id\n"
     rules = sorted((page for _, pages in subjects for page in pages), key=lambda page: page.id)
-    yield listing_markdown(rules, rule_link)
+    yield rules_markdown(rules, rule_link)
 
 
 def _title(subject: str) -> str:
@@ -61,7 +61,7 @@ def _title(subject: str) -> str:
 def _subject_page(subject: str, pages: Sequence[RulePage]) -> str:
     """Return the page of one subject: its rules in a table, then each rule."""
     rules = map(short_markdown, pages)
-    return "\n".join([f"# Rules: {_title(subject)}\n", MADE, listing_markdown(pages), *rules])
+    return "\n".join([f"# Rules: {_title(subject)}\n", MADE, rules_markdown(pages), *rules])
 
 
 def main(arguments: Sequence[str]) -> None:

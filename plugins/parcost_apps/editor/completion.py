@@ -205,7 +205,7 @@ def _values(analysis: Analysis, study: BoundStudy, cursor: Cursor) -> Iterator[P
         return
     if field is not None and field.kind == "reference":
         yield from _labels(study, cursor, field.target)
-        yield from _not_imported(analysis, study, cursor, field.target)
+        yield from _catalogue_proposals(analysis, study, cursor, field.target)
         yield from _lets(study, cursor)
         return
     if field is not None and field.kind == "text":
@@ -216,7 +216,7 @@ def _values(analysis: Analysis, study: BoundStudy, cursor: Cursor) -> Iterator[P
                 yield Proposal(name, "attribute", cursor.start, name, doc=other.doc, rank=2)
     yield from _lets(study, cursor)
     table = study.binder.definitions.table.values()
-    for called in dict.fromkeys(d.called for d in table if not d.is_default):
+    for called in dict.fromkeys(d.path_name for d in table if not d.is_default):
         yield Proposal(called, "block", cursor.start, called, rank=2)
     for name in functions():
         usage, doc = USAGES[name]
@@ -272,7 +272,7 @@ def _labels(study: BoundStudy, cursor: Cursor, kind: str) -> Iterator[Proposal]:
                 yield Proposal(name, "block", cursor.start, name, kind, rank=0)
 
 
-def _not_imported(
+def _catalogue_proposals(
     analysis: Analysis, study: BoundStudy, cursor: Cursor, kind: str
 ) -> Iterator[Proposal]:
     """Yield the catalogue entries of a kind; choosing one adds its import."""
@@ -319,7 +319,7 @@ def _members(study: BoundStudy, cursor: Cursor) -> Iterator[Proposal]:
         if field.kind != "children":
             yield Proposal(name, "attribute", cursor.start, name, doc=field.doc)
     for child in found.children.values():
-        yield Proposal(child.called, "block", cursor.start, child.called, child.type.kind)
+        yield Proposal(child.path_name, "block", cursor.start, child.path_name, child.type.kind)
 
 
 def _definition(study: BoundStudy, cursor: Cursor, names: Sequence[str]) -> Definition | None:

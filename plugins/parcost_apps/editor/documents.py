@@ -18,7 +18,7 @@ from parcost.engine.session import Session
 from parcost.language.diagnostics import Diagnostic
 from parcost_apps.editor.analysis import Analysis, analyze
 from parcost_apps.editor.evaluations import EvaluationJob, FileEvaluation
-from parcost_apps.editor.problems import pending
+from parcost_apps.editor.problems import keep_valid
 from parcost_apps.editor.texts import OpenText, OpenTexts, key_of
 
 
@@ -65,7 +65,7 @@ class Documents:
                 if state.job is not None:
                     state.job.stop.set()
 
-    def unpublished(self) -> Iterator[OpenText]:
+    def texts_to_publish(self) -> Iterator[OpenText]:
         """Yield the open documents whose problems have to be published, each once."""
         for text in self.texts:
             if key_of(text.path) in self._unpublished:
@@ -135,7 +135,7 @@ def _continue(state: DocumentState, made: Analysis) -> None:
     rest: list[Diagnostic] = []
     if made.is_good:
         known = {id(d) for d in state.analysis.diagnostics}
-        rest = list(pending([d for d in state.diagnostics if id(d) not in known], made, old))
+        rest = list(keep_valid([d for d in state.diagnostics if id(d) not in known], made, old))
     state.analysis, state.current = made, False
     state.diagnostics = [*made.diagnostics, *rest]
 

@@ -238,7 +238,7 @@ def _resolve(node: s.Path, scope: NameScope) -> Iterator[Occurrence]:
         found = names.block(first.text, scope.module, node)
     if found is not None:
         yield Occurrence(first.span, block_referent(found, scope.module) or _keyword(found))
-        yield from _members(scope, found, found.called, rest)
+        yield from _members(scope, found, found.path_name, rest)
         return
     if first.text in scope.module.aliases and rest:
         yield from _through_alias(node, scope)
@@ -257,7 +257,7 @@ def _through_alias(node: s.Path, scope: NameScope) -> Iterator[Occurrence]:
             found = scope.study.binder.definitions.definition_of(other, block)
             if found is not None:
                 yield Occurrence(second.span, block_referent(found, other) or _keyword(found))
-                yield from _members(scope, found, found.called, rest)
+                yield from _members(scope, found, found.path_name, rest)
             return
 
 
@@ -272,10 +272,10 @@ def _members(
         inner = scope.study.binder.inner(definition, name.text)
         if field is not None and field.kind != "children":
             yield Occurrence(name.span, _member_referent(definition, name.text, path))
-            path = inner.called if inner is not None else ""
+            path = inner.path_name if inner is not None else ""
         elif inner is not None:
             yield Occurrence(name.span, block_referent(inner, scope.module) or _keyword(inner))
-            path = f"{path}.{inner.called}"
+            path = f"{path}.{inner.path_name}"
         definition = inner
 
 

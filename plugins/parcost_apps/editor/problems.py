@@ -37,7 +37,9 @@ def text_of(diagnostic: Diagnostic) -> str:
     return escape_lines("\n".join([": ".join([diagnostic.message, *labels]), *notes, *help]))
 
 
-def pending(before: Sequence[Diagnostic], analysis: Analysis, old: Source) -> Iterator[Diagnostic]:
+def keep_valid(
+    before: Sequence[Diagnostic], analysis: Analysis, old: Source
+) -> Iterator[Diagnostic]:
     """Yield the diagnostics of rules that stay valid until the rules run again.
 
     *before* are the diagnostics of the *old* text. Diagnostics before or after the change move with

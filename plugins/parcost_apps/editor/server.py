@@ -174,7 +174,7 @@ class Server(LanguageServer):
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
         self._analyze_later(path)
 
-    def file_changed(self, uri: str) -> None:
+    def mark_change(self, uri: str) -> None:
         """Mark a file, which need not be open, as changed on disk."""
         self._analyze_later(self.path(uri))
 
@@ -195,7 +195,7 @@ class Server(LanguageServer):
 
     def _analyze(self) -> None:
         began = perf_counter()
-        for text in list(self.documents.unpublished()):
+        for text in list(self.documents.texts_to_publish()):
             state = self.documents.state(text.path)
             if state is not None:
                 self._publish(text.path, state)
@@ -377,7 +377,7 @@ def make_server(make_session: Callable[[], Session]) -> Server:
 
 def _add_documents(server: Server) -> None:
     @server.feature(lsp.SHUTDOWN)
-    def shutting_down(_: None) -> None:
+    def shutdown(_: None) -> None:
         server.was_shut_down = True
 
     @server.feature(lsp.EXIT)
@@ -399,7 +399,7 @@ def _add_documents(server: Server) -> None:
     @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     def did_change_files(params: lsp.DidChangeWatchedFilesParams) -> None:
         for change in params.changes:
-            server.file_changed(change.uri)
+            server.mark_change(change.uri)
 
 
 def _add_annotations(server: Server) -> None:
@@ -490,7 +490,7 @@ def _add_text_edits(server: Server) -> None:
         return lsp.CompletionList(is_incomplete=False, items=items)
 
     @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
-    def formatted_text(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
+    def format_document(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
         state = server.state(params.text_document.uri)
         if state is None:
             return []

@@ -145,7 +145,7 @@ def command(
     repeat = format_found.reads != "page" or view.kind in ("full", "section")
     elsewhere = out is not None
     watch = Watch(run, len(files), inside, elsewhere=elsewhere, warn=warn, repeat=repeat)
-    with _watched_file(out, watch) as (target, interrupts):
+    with _watch_file(out, watch) as (target, interrupts):
         entries = watch(run.entries(files), interrupts)
         if part is None:
             format_found.write(entries, target, view)
@@ -156,12 +156,12 @@ def command(
         cache.prune()
     if many:
         write_message(watch.summary())
-    watch.print_missing()
+    watch.print_unknown_names()
     return watch.exit_code
 
 
 @contextmanager
-def _watched_file(out: str | None, watch: Watch) -> Iterator[tuple[OutputFile, Interrupts]]:
+def _watch_file(out: str | None, watch: Watch) -> Iterator[tuple[OutputFile, Interrupts]]:
     """Yield the output file, put in place at the end; after an error *watch* prints the cause."""
     from parcost.language.errors import SpecError
 
@@ -173,7 +173,7 @@ def _watched_file(out: str | None, watch: Watch) -> Iterator[tuple[OutputFile, I
         watch.print_interruption()
         raise
     except (click.ClickException, SpecError):
-        watch.print_missing()  # it may be why there is nothing to write
+        watch.print_unknown_names()  # it may be why there is nothing to write
         raise
 
 
@@ -253,14 +253,14 @@ def _format(
     name: str, environment: Environment, cache: Cache | None
 ) -> tuple[Format, Worker | None]:
     """Return the format, and the worker that was started to find it, if any."""
-    from parcost_apps.batch.formats import format_named, format_remembered, remember_formats
+    from parcost_apps.batch.formats import find_cached_format, find_format, remember_formats
     from parcost_apps.batch.worker import Worker
 
-    if cache is not None and (found := format_remembered(name, environment, cache)):
+    if cache is not None and (found := find_cached_format(name, environment, cache)):
         return found, None
     worker = Worker(environment)
     plugins = worker.session.plugins
-    found = format_named(name, plugins)
+    found = find_format(name, plugins)
     if cache is not None and not plugins.broken:
         remember_formats(plugins, cache)
     return found, worker

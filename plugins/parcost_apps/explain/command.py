@@ -115,12 +115,12 @@ def _report_unknown_term(reports: list[Report], term: str) -> int:
 def _list(reports: list[Report]) -> None:
     """Print the names that can be explained, grouped by the part of the report."""
     from parcost.contract.page import Heading, Item
-    from parcost_apps.explain.explanation import listed_names
+    from parcost_apps.explain.explanation import name_tables
 
     for report in reports:
         page: list[Item] = [Heading(report.name, 1, aside=report.path)]
         for result in report.results:
-            page += listed_names(result)
+            page += name_tables(result)
         show(page)
         if not any(result.legal for result in report.results):
             Reporter()(report.diagnostics)

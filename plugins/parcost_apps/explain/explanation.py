@@ -67,7 +67,7 @@ def names(result: Result) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def listed_names(result: Result) -> Iterator[Item]:
+def name_tables(result: Result) -> Iterator[Item]:
     """Yield the names that can be explained, in a table for each part of the report."""
     shown = {figure.name for _, figure in result.figures}
     details = [(f.name, f.title) for _, f in result.details if f.name not in shown]
@@ -260,7 +260,7 @@ def _line(line: LedgerLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]
         ("per call", "" if term is None else quantity(term.seconds, "s", digits=6)),
         *_formula(line.formula, _traffic),
         ("occurs", _place(line)),
-        ("overlap", _describe_hiding(line)),
+        ("overlap", _describe_overlap(line)),
         ("resource", line.resource),
         ("moves", _amount(0.0 if term is None else term.bytes_, "B")),
         ("executes", _amount(term.flops if isinstance(term, Work) else 0.0, "FLOP")),
@@ -450,7 +450,7 @@ def _without_rounding(hidden: Real, exposed: Real) -> Real:
     return where(hidden > _ROUNDING * exposed, hidden, 0.0)
 
 
-def _describe_hiding(line: LedgerLine) -> str:
+def _describe_overlap(line: LedgerLine) -> str:
     match line.term:
         case Work(window=None) if any_of(line.hidden != 0):
             return "under the pass of another micro-batch, which the schedule runs at once"

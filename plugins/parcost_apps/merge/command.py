@@ -33,7 +33,7 @@ def command(
     The order of the shards does not matter. They must be all shards of one run, unchanged; a
     missing or changed one is an error. The result equals that of a run without shards.
     """
-    from parcost_apps.batch.formats import format_named
+    from parcost_apps.batch.formats import find_format
     from parcost_apps.eval.shards import ShardError
     from parcost_apps.merge.files import entries_of, join_files, read_shard
     from parcost_formats.rendering.view import View
@@ -44,7 +44,7 @@ def command(
     except ShardError as error:
         raise click.ClickException(str(error)) from error
     shard = shards[ordered[0]]
-    found = format_named(format_ or shard.format, options.plugins(selection))
+    found = find_format(format_ or shard.format, options.plugins(selection))
     if found.reads != shard.part:
         raise click.UsageError(
             f"`--format {format_}` needs shards that hold `{found.reads}`, and these hold "

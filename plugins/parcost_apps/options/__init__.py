@@ -13,7 +13,7 @@ import click
 
 from parcost_apps.cli.messages import write_message
 from parcost_apps.cli.streams import Reservation
-from parcost_apps.options.jobs import is_foreign, joined_job, with_files
+from parcost_apps.options.jobs import is_foreign, join_specs, with_files
 
 if TYPE_CHECKING:
     from parcost.contract.importers import ImportOptions
@@ -121,7 +121,7 @@ def output_format(given: str | None, out: str | None, names: Collection[str], de
     return given or (suffix if suffix in names else default)
 
 
-def reading(command: F, *, joins: bool = True) -> F:
+def add_import_options(command: F, *, joins: bool = True) -> F:
     """Add the options for files of other tools to a *command*, as argument ``reading``.
 
     If the command *joins* files, several files of one job are read as one.
@@ -153,7 +153,7 @@ def reading(command: F, *, joins: bool = True) -> F:
             from parcost.plugins.selection import PluginSelection
 
             chosen = PluginSelection(rest["without"], rest["files"])
-            rest[kind], options = joined_job(
+            rest[kind], options = join_specs(
                 rest[kind], options, lambda: session(chosen), only=kind == "path"
             )
         if isinstance(rest.get("path"), tuple):
@@ -236,7 +236,7 @@ def studies(command: F) -> F:
 
     @study
     @overrides
-    @reading
+    @add_import_options
     @selection
     @wraps(command)
     def run(
@@ -397,11 +397,11 @@ def engine(jobs: int | None, executor: str | None) -> Engine | None:
         raise click.UsageError("`--jobs` and `--executor` exclude each other")
     if not executor and (jobs or 1) == 1:
         return None
-    from parcost_apps.batch.executors import UnknownExecutorError, engine_named, processes
+    from parcost_apps.batch.executors import UnknownExecutorError, find_engine, processes
 
     if executor:
         try:
-            return engine_named(executor)
+            return find_engine(executor)
         except UnknownExecutorError as error:
             raise click.UsageError(f"`--executor`: {error}") from error
     return processes(jobs or 1)

@@ -37,7 +37,7 @@ def is_foreign(path: str) -> bool:
     return not name.endswith(".par") and os.path.isfile(name)
 
 
-def joined_job(
+def join_specs(
     paths: Sequence[str], reading: ImportOptions, session: Callable[[], Session], *, only: bool
 ) -> tuple[tuple[str, ...], ImportOptions]:
     """Return the files to read and the options; the files of one job are joined into the first."""

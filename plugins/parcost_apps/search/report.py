@@ -107,7 +107,7 @@ def search_page(
         if axis.others:
             yield Line(_other_values(axis), "faint")
         if axis.lacking:
-            yield Line(_lacking_values(axis), "faint")
+            yield Line(_unavailable_values(axis), "faint")
     yield from pareto_front(space, found)
     for _, section in best[0].result.brief_sections:
         if section.lead and section.rows:  # what the screen of a report has as well
@@ -425,7 +425,7 @@ def _other_values(axis: Axis) -> str:
     return f"Not searched: {name} {', '.join(others)}{why}. Include: --over {name}={every}"
 
 
-def _lacking_values(axis: Axis) -> str:
+def _unavailable_values(axis: Axis) -> str:
     """Return the values of *axis* that are not available, and why."""
     values = ", ".join(f"{value}" for value in axis.lacking)
     return f"Not searched: {_short(axis.attribute)} {values}; {axis.lacks}"

@@ -80,7 +80,7 @@ def search_screen(
     for fault in faults(found, best):
         if fault not in found.faults:
             yield Line(fault, "bad")
-    yield Line(_count_excluded(found, len(best) - len(shown)), "faint")
+    yield Line(_count_exclusions(found, len(best) - len(shown)), "faint")
 
 
 def _first_rows(best: Sequence[RankedLayout], space: Space) -> Sequence[RankedLayout]:
@@ -263,7 +263,7 @@ def _reasons(shown: Sequence[RankedLayout]) -> Iterator[Line]:
         yield Line(shorten(text, _WIDTH, placeholder=" ..."))
 
 
-def _count_excluded(found: SearchResult, more: int) -> str:
+def _count_exclusions(found: SearchResult, more: int) -> str:
     """Return how many layouts were excluded, and where the rest of the report is."""
     rules = found.size - found.legal if not found.sampled else sum(found.rejected.values())
     limits = sum(found.limits.values())

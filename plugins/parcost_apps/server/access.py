@@ -87,7 +87,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
-        async def send_guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.setdefault(_POLICY, _NOTHING)
@@ -95,7 +95,7 @@ class Guard:
             await send(message)
 
         answer: Any = self._rejection(Request(scope)) or self.app
-        await answer(scope, receive, send_guarded)
+        await answer(scope, receive, send_with_headers)
 
     def _rejection(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")

@@ -17,7 +17,7 @@ from parcost.contract.forms import (
 from parcost.contract.schema import Field, block_type
 from parcost.language.numbers import literal
 from parcost.search.result import spec_text
-from parcost.search.space import offered_axes
+from parcost.search.space import plugin_axes
 from parcost_apps.documentation import declarations
 from parcost_apps.server.bodies import LONGEST_SEARCH_SECONDS
 from parcost_formats.rendering.resolved_spec import AttributeText, BlockText, block_texts
@@ -54,7 +54,7 @@ def form_of(scenario: Scenario, order: BlockOrder) -> Form:
         for text in texts:
             if text.attributes and scenario.binder.is_at(text.path, text.owner):
                 found.setdefault(order.get(text.path, title), []).append(text)
-    axes = offered_axes(study)
+    axes = plugin_axes(study)
     swept = dict(scenario.axes)
     parts = [
         (
@@ -81,7 +81,7 @@ def _search_choices(study: Study) -> SearchChoices | None:
         return None
     axes = [
         SearchAxis(path=path, values=[f"{spec_text(value)}" for value in axis.values])
-        for path, axis in offered_axes(study).items()  # type: ignore[arg-type]
+        for path, axis in plugin_axes(study).items()  # type: ignore[arg-type]
     ]
     return SearchChoices(axes=axes, objectives=objectives, longest_seconds=LONGEST_SEARCH_SECONDS)
 

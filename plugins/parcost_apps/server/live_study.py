@@ -34,7 +34,7 @@ from parcost_formats.rendering.job import job_table
 from parcost_formats.rendering.judgments import verdicts
 from parcost_formats.rendering.rejection import Rejection, attempt
 from parcost_formats.rendering.report_page import report_page
-from parcost_formats.rendering.resolved_spec import attributes, resolved
+from parcost_formats.rendering.resolved_spec import attributes, render_spec
 from parcost_formats.rendering.view import View
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class LiveStudy:
         scenario = self._scenario(change)
         if isinstance(scenario, Rejection):
             return self._problems(scenario.diagnostics)
-        texts = attempt(self.subject.path, lambda: [resolved(s) for s in scenario.studies()])
+        texts = attempt(self.subject.path, lambda: [render_spec(s) for s in scenario.studies()])
         if isinstance(texts, Rejection):
             return self._problems(texts.diagnostics)
         if len(texts) > 1:

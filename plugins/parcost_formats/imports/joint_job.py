@@ -27,7 +27,7 @@ from parcost.language.syntax import Attribute, Chain, Number
 from parcost.language.text import Source, Span
 from parcost.language.units import ONE, Dimension, unit
 from parcost_formats.imports.spec_text import spec_lines
-from parcost_formats.imports.subjects import paths, without_assumed
+from parcost_formats.imports.subjects import drop_assumptions, paths
 from parcost_formats.imports.translation import ImportedFile, ImportedJob
 
 
@@ -53,7 +53,7 @@ def join_files(files: Sequence[ImportedFile], session: Session) -> ImportedJob:
             warnings += description.warnings
     known = [_stated_names(one, session) for one in files]
     files = [
-        _without_assumed(file, set().union(*known[:at], *known[at + 1 :]))
+        _drop_assumptions(file, set().union(*known[:at], *known[at + 1 :]))
         for at, file in enumerate(files)
     ]
     imported: dict[str, ImportedValue] = {}
@@ -341,10 +341,10 @@ def _entries(use: ImportedValue, session: Session) -> list[tuple[str, str]]:
     return [(block.kind.text, label) for _, block, label in module.imported_blocks]
 
 
-def _without_assumed(file: ImportedFile, known: Collection[str]) -> ImportedFile:
+def _drop_assumptions(file: ImportedFile, known: Collection[str]) -> ImportedFile:
     """Return a file without its assumptions about subjects that other files state."""
     given = {path for path in known if "." in path}
-    translation = without_assumed(file.translation, file.importer.subjects, given)
+    translation = drop_assumptions(file.translation, file.importer.subjects, given)
     return evolve(file, translation=translation)
 
 

@@ -76,7 +76,7 @@ class ToolSource(ForeignSource):
             return error
         if not self.needs:
             return self._explain_part(error)
-        lacking = _find_lacking(self.needs, module, set(given), plugins)
+        lacking = _find_missing_options(self.needs, module, set(given), plugins)
         if any(one.id == _QUESTION for one in error.diagnostics):
             asked = [one for source in (self, *self.others) for one in source.unknown]
             lacking = {
@@ -136,7 +136,7 @@ def unset_attributes(module: Module, names: Iterable[str], plugins: Plugins) -> 
     source = module.source
     if not isinstance(source, ToolSource):
         return set()
-    lacking = _find_lacking(source.needs, module, set(), plugins)
+    lacking = _find_missing_options(source.needs, module, set(), plugins)
     questions = [one for file in (source, *source.others) for one in file.unknown]
     return {
         name
@@ -243,7 +243,7 @@ def _independent(
     return found
 
 
-def _find_lacking(
+def _find_missing_options(
     needs: Mapping[str, Importer], module: Module, overrides: set[str], plugins: Plugins
 ) -> dict[str, str]:
     """Return the options for the attributes of *needs* that neither a file nor an option sets."""

@@ -32,12 +32,12 @@ from parcost_formats.imports.neighbors import Neighbors
 from parcost_formats.imports.spec_text import parse_job
 from parcost_formats.imports.subjects import (
     AddedBlock,
+    drop_assumptions,
+    drop_given_recipes,
     is_answered,
-    merge_into_added,
+    merge_into_blocks,
     stated_values,
     with_added_values,
-    without_asked,
-    without_assumed,
 )
 from parcost_formats.imports.translation import (
     ImportedFile,
@@ -198,7 +198,7 @@ def _read_file(
     *others* are the texts of the other files of the job, by name.
     """
     translation = translate(importer, source, reading, neighbors, others)
-    translation = without_asked(translation, importer.subjects, given)
+    translation = drop_given_recipes(translation, importer.subjects, given)
     problems = [
         _contradiction(subject, one, source, given[kind])
         for subject in importer.subjects
@@ -209,10 +209,10 @@ def _read_file(
     ]
     if problems:
         raise SpecError(problems)
-    translation = without_assumed(translation, importer.subjects, given)
+    translation = drop_assumptions(translation, importer.subjects, given)
     translation = with_added_values(translation, source, importer.needs, given, reading.settings)
     labels = {kind: one.label for kind, one in given.items()}
-    translation = merge_into_added(translation, importer.needs, labels)
+    translation = merge_into_blocks(translation, importer.needs, labels)
     known = {*given, *reading.settings}
     open_ones = [one for one in translation.questions if not is_answered(one, known)]
     translation = evolve(translation, questions=open_ones)

@@ -159,7 +159,7 @@ def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
     return any(path.partition(".")[0] == question.attribute for path in given)
 
 
-def without_asked(
+def drop_given_recipes(
     translation: Translation, subjects: Iterable[ImportSubject], given: Collection[str]
 ) -> Translation:
     """Return a translation without recipes that the importer asks for and the user gives."""
@@ -178,7 +178,7 @@ def without_asked(
     )
 
 
-def without_assumed(
+def drop_assumptions(
     translation: Translation, subjects: Iterable[ImportSubject], given: Collection[str]
 ) -> Translation:
     """Return a translation without the assumptions about subjects that the user gives.
@@ -245,7 +245,7 @@ def with_added_values(
     return evolve(translation, blocks=blocks)
 
 
-def merge_into_added(
+def merge_into_blocks(
     translation: Translation, needs: Collection[str], labels: Mapping[str, str]
 ) -> Translation:
     """Return a translation whose incomplete blocks are merged into the blocks that the user adds.

@@ -73,7 +73,7 @@ def assumptions(study: Study) -> list[AssumedValue]:
     return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
 
-def assumed_line(result: Result, shown: int | None = 3) -> Iterator[Item]:
+def assumption_line(result: Result, shown: int | None = 3) -> Iterator[Item]:
     """Yield one line with the first *shown* assumed values, all with None, and count the others."""
     found = assumptions(result.study)
     if not found:
@@ -87,7 +87,7 @@ def assumed_line(result: Result, shown: int | None = 3) -> Iterator[Item]:
     yield Line(f"Assumed: {'; '.join(listed)}", "faint")
 
 
-def assumed_section(result: Result) -> Iterator[Item]:
+def assumption_section(result: Result) -> Iterator[Item]:
     """Yield a table of all assumed values."""
     found = assumptions(result.study)
     if found:

@@ -17,9 +17,9 @@ from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.report.figures import interval_of, select
 from parcost.report.formulas import substitute
-from parcost.report.verdict import INVALID, deciding_check
+from parcost.report.verdict import INVALID, verdict_check
 from parcost.report.verdict import verdict as verdict_word
-from parcost_formats.rendering.assumptions import assumed_section
+from parcost_formats.rendering.assumptions import assumption_section
 from parcost_formats.rendering.cells import cells, plugin_note, share
 from parcost_formats.rendering.columns import ColumnScale
 from parcost_formats.rendering.job import job_table
@@ -49,7 +49,7 @@ def result_items(result: Result, view: View) -> Iterator[Item]:
     yield from verdict(result)
     yield Line("")
     yield from job_table(result)
-    yield from assumed_section(result)
+    yield from assumption_section(result)
     outcome = result.outcome
     if outcome is not None:
         if runs(result) or not problems(result):
@@ -78,7 +78,7 @@ def approval(result: Result) -> str:
     """Return the verdict of a valid step, or the failed plugins that make it incomplete."""
     if failure := step_failure(result):
         return failure
-    named = deciding_check(result)
+    named = verdict_check(result)
     found = f"Valid, {verdict_word(result)}"
     return found if named is None else f"{found}: {check_message(named, 0).message}"
 
@@ -89,7 +89,7 @@ def invalid_reason(result: Result) -> str:
         return failure
     if not result.study.trains:
         return "Invalid: not calculated"
-    if (word := _named_failure(result)) is not None:
+    if (word := _only_failure(result)) is not None:
         return word.capitalize()
     count = len(problems(result))
     rules = f"{count} rule{'s' if count > 1 else ''} violated"
@@ -100,12 +100,12 @@ def short_reason(result: Result) -> str:
     """Return in a word or two why a point is invalid, for tables."""
     if not problems(result) and judgment_failure(result):
         return "not checked"
-    return _named_failure(result) or INVALID
+    return _only_failure(result) or INVALID
 
 
 def ignored_rules(result: Result) -> str:
     """Return the limits or rules that the figures of an invalid step ignore."""
-    return "these rules" if _named_failure(result) is None else "the memory limit"
+    return "these rules" if _only_failure(result) is None else "the memory limit"
 
 
 def problems(result: Result) -> list[Diagnostic]:
@@ -115,11 +115,11 @@ def problems(result: Result) -> list[Diagnostic]:
     return [problem for problem in errors if id(problem) not in claims]
 
 
-def _named_failure(result: Result) -> str | None:
+def _only_failure(result: Result) -> str | None:
     """Return the verdict that the only error of a point names, or None."""
     if len(problems(result)) != 1:
         return None
-    named = deciding_check(result)
+    named = verdict_check(result)
     return named.verdict if named is not None and named.severity == "error" else None
 
 
@@ -158,7 +158,7 @@ def _figures(title: str, result: Result, names: Sequence[str]) -> Iterator[Item]
     shown = page_figures([figure for _, figure in result.figures], result.expectations)
     if names:
         shown = select(result, names)
-    rows = [Row((f.title, numbers.quantity(f.value, f.unit), _note(f, result))) for f in shown]
+    rows = [Row((f.title, numbers.quantity(f.value, f.unit), _caption(f, result))) for f in shown]
     if rows:
         yield Heading(title)
         yield Table((Column(), Column(align=_RIGHT), Column(flexible=True)), rows)
@@ -167,7 +167,7 @@ def _figures(title: str, result: Result, names: Sequence[str]) -> Iterator[Item]
         yield Line(f"`parcost figures` lists {more} more", "faint")
 
 
-def _note(figure: Figure, result: Result) -> str:
+def _caption(figure: Figure, result: Result) -> str:
     """Return the note of a figure, and its interval."""
     interval = result.interval(figure.name)
     if interval is None:

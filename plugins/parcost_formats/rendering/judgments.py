@@ -8,7 +8,7 @@ from typing import Any
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.report.result import Expectation, Result, point_count, value_at
 from parcost.report.rows import Axes
-from parcost.report.verdict import RULES, deciding_check
+from parcost.report.verdict import RULES, verdict_check
 
 #: The swept values of a point, as text.
 Key = tuple[str, ...]
@@ -34,7 +34,7 @@ def verdicts(result: Result) -> list[Diagnostic]:
 
 def is_in_verdict(result: Result, diagnostic: Diagnostic) -> bool:
     """Return whether the verdict already has the message of *diagnostic*."""
-    named = deciding_check(result)
+    named = verdict_check(result)
     same = named is not None and named.id == diagnostic.id
     return same and diagnostic.severity is not Severity.ERROR
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 
-def resolved(study: Study) -> str:
+def render_spec(study: Study) -> str:
     """Return the spec of *study*: every block with every attribute.
 
     Blocks of the study's own file come first, in their order, then the blocks that they refer to.

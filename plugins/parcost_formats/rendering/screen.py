@@ -19,7 +19,7 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, is_array
 from parcost.report.figures import interval_of, select
-from parcost_formats.rendering.assumptions import assumed_line
+from parcost_formats.rendering.assumptions import assumption_line
 from parcost_formats.rendering.cells import cells, plugin_note, share
 from parcost_formats.rendering.columns import ColumnScale
 from parcost_formats.rendering.full_report import (
@@ -142,7 +142,7 @@ def _verdict(result: Result, size: _Size, *, hints: bool) -> Iterator[Item]:
     yield from warning_lines(
         [d for d in result.diagnostics if not is_in_verdict(result, d)], size.warnings
     )
-    yield from assumed_line(result, size.assumed)
+    yield from assumption_line(result, size.assumed)
     yield from suppression_count(result.suppressions)
 
 
@@ -212,7 +212,9 @@ def figure_table(result: Result, names: Sequence[str]) -> Table:
     for figure in shown:
         if names or figure.brief is not None:
             rejected = not runs(result) and problems(result)
-            note = f"ignoring {ignored_rules(result)}" if rejected and not rows else _note(figure)
+            note = (
+                f"ignoring {ignored_rules(result)}" if rejected and not rows else _caption(figure)
+            )
             value = numbers.quantity(figure.value, figure.unit)
             if interval := result.interval(figure.name):
                 ends = f"({interval_of(interval, figure.unit)})"
@@ -234,7 +236,7 @@ def _interval_basis(result: Result) -> Iterator[Item]:
             yield Line(f"{held}: {interval.basis}.", "faint")
 
 
-def _note(figure: Figure) -> str:
+def _caption(figure: Figure) -> str:
     """Return the note next to a figure: ``of 75.2 GiB usable (66.29 %)``."""
     part = _part(figure)
     return f"{_whole(figure)} ({part})" if part else figure.brief or ""
@@ -345,7 +347,9 @@ def _worksheet(result: Result, view: View) -> Iterator[Item]:
 
 def _answers(shown: Sequence[Figure]) -> Iterator[Item]:
     rows = [
-        Row((f.title, numbers.quantity(f.value, f.unit), f.note if f.brief is None else _note(f)))
+        Row(
+            (f.title, numbers.quantity(f.value, f.unit), f.note if f.brief is None else _caption(f))
+        )
         for f in shown
     ]
     if rows:

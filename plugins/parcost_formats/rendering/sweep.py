@@ -10,7 +10,7 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.report.figures import select
 from parcost.report.rows import rows as rows_of
-from parcost_formats.rendering.assumptions import assumed_line
+from parcost_formats.rendering.assumptions import assumption_line
 from parcost_formats.rendering.cells import axis_value, plugin_note
 from parcost_formats.rendering.full_report import page_figures, section_page, suppression_lines
 from parcost_formats.rendering.job import job_table
@@ -86,7 +86,7 @@ def _messages(report: Report, view: View) -> Iterator[Item]:
     distinct = list({d.message: d for d in every.values()}.values())
     counted_only = short and view.hints and not view.warnings
     yield from warning_lines(distinct, *([] if counted_only else [None]))
-    yield from assumed_line(report.results[0], 3 if view.hints else None)
+    yield from assumption_line(report.results[0], 3 if view.hints else None)
     yield from (suppression_count if short else suppression_lines)(report.suppressions)
 
 

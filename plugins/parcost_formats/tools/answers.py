@@ -10,14 +10,14 @@ from parcost_formats.tools.tables import value_of_pattern
 _OF_CATALOGUE = {"precisions": "precision", "models": "model"}
 
 
-def asked_attribute(answer: str) -> str:
+def option_attribute(answer: str) -> str:
     """Return the attribute, or the kind of blocks, that an option of the command line sets.
 
-    >>> asked_attribute("--set 'training.global_batch=256 sequences'")
+    >>> option_attribute("--set 'training.global_batch=256 sequences'")
     'training.global_batch'
-    >>> asked_attribute("--use catalog.precisions.bf16"), asked_attribute("--as llama3")
+    >>> option_attribute("--use catalog.precisions.bf16"), option_attribute("--as llama3")
     ('precision', 'model')
-    >>> asked_attribute("--use config.json")
+    >>> option_attribute("--use config.json")
     'model'
 
     Raises:

@@ -20,7 +20,7 @@ from parcost_formats.tools.hub import read_attention, read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.tables import table
-from parcost_formats.tools.unsupported import find_unsupported
+from parcost_formats.tools.unsupported import find_unsupported_features
 
 TOOL = "automodel"
 _TABLE = table(TOOL)
@@ -63,7 +63,7 @@ class Automodel(JobImporter):
     def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a recipe."""
         entries = read_configuration(file.name, file.text)
-        problems = list(find_unsupported(entries, _TABLE))
+        problems = list(find_unsupported_features(entries, _TABLE))
         if problems:
             return Translation(problems=problems)
         found = SettingCollector(_join_mesh(entries), _TABLE)

@@ -12,7 +12,7 @@ from parcost import (
     ImportedKey,
     Translation,
 )
-from parcost_formats.tools.answers import answer_to, asked_attribute
+from parcost_formats.tools.answers import answer_to, option_attribute
 from parcost_formats.tools.drafts import Draft, Option, digits, key_of
 from parcost_formats.tools.file_importer import FileError, Place, error_at
 from parcost_formats.tools.json_text import JsonEntry, read_object
@@ -370,7 +370,7 @@ class SettingCollector:
         """Return a key that is in no list, with the option that supplies its attribute, if any."""
         attribute = ""
         if answer := answer_to(key, self._table):
-            attribute = asked_attribute(answer)
+            attribute = option_attribute(answer)
             block, _, name = attribute.partition(".")
             stated = self._draft.blocks.get(block, {}).get(name)
             if stated is not None and stated.end and attribute in _BATCHES:  # that one decides

@@ -265,7 +265,7 @@ class OptionSet:
         """Return an option, even one whose value is unknown, if the file has it."""
         return self._options.get(name)
 
-    def enabled_option(self, name: str) -> Option | None:
+    def find_enabled_option(self, name: str) -> Option | None:
         """Return an option whose value is known, if the file has it and it is not off."""
         option = self.get(name)
         return None if option is None or option.text == "false" else option

@@ -62,7 +62,7 @@ class CollectiveLog(FileImporter):
             return Translation(problems=[one.problem() for one in problems])
         ordered = sorted(tables, key=lambda one: one.nodes > 1)
         levels = [_level(one, PurePath(name).name, text) for one in ordered]
-        missing = _find_missing(ordered)
+        missing = _find_missing_level(ordered)
         ignored = [ImportedKey(name="in-place", reason="times of out-of-place calls are used")]
         devices = dict.fromkeys(one.device for one in ordered if one.device)
         for device in devices:
@@ -184,7 +184,7 @@ def _latency(points: Sequence[tuple[float, float]], one: Timings) -> ImportedVal
     return ImportedValue(name="latency", value=entry["value"], assumption=why)
 
 
-def _find_missing(tables: Sequence[Timings]) -> list[ImportedKey]:
+def _find_missing_level(tables: Sequence[Timings]) -> list[ImportedKey]:
     """Return the missing level within a node, if the log has only times between nodes."""
     first = tables[0]
     if first.nodes < 2 or first.ranks == first.nodes:

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Self, cast
 
 from parcost import Importer, ImportFile, Translation, hookimpl
-from parcost_formats.tools.answers import answer_to, asked_attribute
+from parcost_formats.tools.answers import answer_to, option_attribute
 from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
@@ -500,7 +500,7 @@ def _ask_for_unread(found: SettingCollector, unread: Mapping[str, UnreadValue]) 
         if not answer and not is_listed(key, rules["ignored"]["keys"]):
             answer = answer_to(key, rules)
         if answer:
-            found.ask(asked_attribute(answer), f"`{key}`: {value.why}", [answer], key)
+            found.ask(option_attribute(answer), f"`{key}`: {value.why}", [answer], key)
 
 
 def _model(found: SettingCollector) -> None:

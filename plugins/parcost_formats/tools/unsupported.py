@@ -19,7 +19,7 @@ PROGRAM = "program"  # the key of the program that a script launches
 _OFF = ("", "none", "null", "false", "no", "0", "0.0")
 
 
-def find_unsupported(
+def find_unsupported_features(
     entries: Mapping[str, JsonEntry], rules: Mapping[str, Any], *, whole: bool = True
 ) -> Iterator[ImportProblem]:
     """Yield one error for each unsupported feature, at the first key that requests it.

@@ -36,10 +36,10 @@ def page(trace: StepTrace, width: int) -> Iterator[Item]:
     at = ", ".join(f"{key} = {cell(value)}" for key, value in trace.at.items())
     part = f": {trace.part}" if trace.part else ""
     yield Heading(f"{trace.name}{part}, {at}" if at else f"{trace.name}{part}", 1, aside=trace.path)
-    yield from drawing(trace, width)
+    yield from device_items(trace, width)
 
 
-def drawing(trace: StepTrace, width: int) -> Iterator[Item]:
+def device_items(trace: StepTrace, width: int) -> Iterator[Item]:
     """Yield the lines of a pipeline's devices, and a table of their phases."""
     devices, cut = trace.activities(), trace.pipeline
     end = max(device[-1].end for device in devices)

@@ -22,7 +22,7 @@ from parcost_formats.rendering import markdown
 from parcost_formats.rendering.text import draw
 from parcost_measured.anchors.labels import label_of
 from parcost_measured.anchors.spec import whole_anchor
-from parcost_plugins.analysis.anchors.evaluation import Anchoring, anchoring
+from parcost_plugins.analysis.anchors.evaluation import Anchoring, find_anchoring
 from parcost_plugins.vocabulary import Anchor
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def evaluate_anchors(
     """
     scenario = _job(paths, anchors, session)
     report = scenario.evaluate()
-    found = None if report.axes else anchoring(report.result.study)
+    found = None if report.axes else find_anchoring(report.result.study)
     if found is None:
         message = "an anchor needs one run: the spec must have a training step and no sweep"
         raise click.UsageError(message)
@@ -118,7 +118,7 @@ def show_problems(report: Report) -> bool:
 def _document(report: Report, text: str) -> dict[str, Any]:
     """Return the report as data: seconds, bytes, and errors in percent."""
     result = report.result
-    found = anchoring(result.study)
+    found = find_anchoring(result.study)
     assert found is not None
     interval = result.interval("anchored_step_time")
     return {

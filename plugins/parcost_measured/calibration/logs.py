@@ -129,7 +129,7 @@ def fit_log(name: str, timings: Timings, options: Options) -> Log:
     over = options.ranks or timings.ranks
     if over < 2:
         raise click.UsageError(f"{name} does not say how many ranks took part; add --ranks")
-    done = options.operation or timings.operation or _guessed_operation(timings, over, name)
+    done = options.operation or timings.operation or _guess_operation(timings, over, name)
     offered = _algorithm(options.algorithm, done)
     hosts = options.nodes or timings.nodes or 1
     if over % hosts:
@@ -235,7 +235,7 @@ def _common_line(logs: Sequence[Log]) -> FittedLine:
     return fit(sizes, seconds, rounds, moved)
 
 
-def _guessed_operation(timings: Timings, ranks: int, name: str) -> str:
+def _guess_operation(timings: Timings, ranks: int, name: str) -> str:
     may = collective_timings.guess(timings, ranks)
     if len(may) == 1:
         return may[0]

@@ -181,7 +181,7 @@ def require_scipy() -> None:
 def fit(task: FitProblem, groups: Callable[[Measurement], Hashable], folds: int) -> Fit:
     """Return the fit of the supported constants, with jackknife standard errors."""
     slopes = task.slopes(task.start)
-    free, rejected = _supported_constants(task, slopes)
+    free, rejected = _select_constants(task, slopes)
     values = task.start
     while free:
         values = _solve(task, free, task.start)
@@ -264,7 +264,7 @@ def _span_of(constant: Constant) -> float:
     return log(constant.high / constant.low)
 
 
-def _supported_constants(
+def _select_constants(
     task: FitProblem, slopes: NDArray[np.float64]
 ) -> tuple[list[int], list[RejectedConstant]]:
     """Return the constants on which enough rows depend, and rejections of the others."""

@@ -398,9 +398,9 @@ def _text(summary: Summary, format_: str, worst: int, target: OutputFile, plugin
 def _html_page(entry: Entry, target: OutputFile, plugins: Plugins) -> str:
     """Return *entry* as an HTML page."""
     from parcost.contract.offers import Exporter
-    from parcost_apps.batch.formats import format_named
+    from parcost_apps.batch.formats import find_format
 
-    exporter = format_named("html", plugins).exporter
+    exporter = find_format("html", plugins).exporter
     assert isinstance(exporter, Exporter)
     return "".join(exporter.write([entry], target.paper()))
 

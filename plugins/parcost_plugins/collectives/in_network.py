@@ -24,7 +24,7 @@ _NVLS = {
 }
 
 
-def _reducing_spec(links: Sequence[Link], fabric: str) -> str:
+def _reduction_spec(links: Sequence[Link], fabric: str) -> str:
     """Return the spec text that turns in-network reduction on for levels that lack it."""
     names = [link.name for link in links if not reduces(link)]
     levels = ", ".join(f"level {name} {{ in_network = on }}" for name in names)
@@ -51,7 +51,7 @@ class Nvls(PhasedAlgorithm):
     def remedy(self, group: Group, fabric: str) -> str:
         """Return the spec text that enables reduction in the switch, "" if more is missing."""
         within = all_of(group.shape[0] == group.ranks)
-        return _reducing_spec(group.links[:1], fabric) if within else ""
+        return _reduction_spec(group.links[:1], fabric) if within else ""
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the phase of reading and multicast."""
@@ -89,7 +89,7 @@ class _CollNet(PhasedAlgorithm):
     def remedy(self, group: Group, fabric: str) -> str:
         """Return the spec text that enables reduction in the crossed switches."""
         beyond = zip(group.shape[1:], group.links[1:], strict=True)
-        return _reducing_spec([link for g, link in beyond if any_of(g > 1)], fabric)
+        return _reduction_spec([link for g, link in beyond if any_of(g > 1)], fabric)
 
     def _network(self, n: Real, group: Group) -> list[Phase]:
         """Return the phases up and down the switches; the bytes cross each level once."""

@@ -265,11 +265,11 @@ def padding(operator: FusedAttention, study: Study) -> Real:
 def _head_sizes(study: Study) -> tuple[Real, Real]:
     """Return the head sizes of queries and of values in fused attention."""
     model, sizes = study[Training].model, study[KernelChoice].head_sizes
-    query, value = (_padded_size(size, sizes) for size in (model.qk_dim, model.value_dim))
+    query, value = (_pad_size(size, sizes) for size in (model.qk_dim, model.value_dim))
     return query, value
 
 
-def _padded_size(size: Real, sizes: Sequence[int]) -> Real:
+def _pad_size(size: Real, sizes: Sequence[int]) -> Real:
     """Return the smallest of *sizes* that holds *size*; a larger size is not padded."""
     padded = size
     for larger in sorted((0, *sizes), reverse=True):

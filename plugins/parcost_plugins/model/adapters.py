@@ -122,7 +122,7 @@ class _Adapter:
     expert: bool = False
 
     @property
-    def normed(self) -> bool:
+    def follows_norm(self) -> bool:
         """Whether its input is the output of a norm."""
         return self.target in NORMED and not self.expert
 
@@ -230,8 +230,8 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
                 trained=True,
             )
         if adapters.split == "both" and not each.expert:
-            yield from _gathered_columns(each, rank)
-        summed = rank.residual_element if each.normed else e
+            yield from _gather_columns(each, rank)
+        summed = rank.residual_element if each.follows_norm else e
         yield from elementwise(
             f"{name}, scaled and added", _SCALED[mode], each.added, e, each.outputs
         )
@@ -251,7 +251,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
             )
 
 
-def _gathered_columns(each: _Adapter, rank: Rank) -> Iterator[Stream]:
+def _gather_columns(each: _Adapter, rank: Rank) -> Iterator[Stream]:
     """Yield the copies that put gathered columns in order, and cut their gradients.
 
     An all-gather stacks the columns of the ranks in rows. Megatron-Core joins them in one more

@@ -26,7 +26,7 @@ def checks(study: Study) -> Iterator[Check]:
     training = study[Training]
     model = training.model
     yield from _mixture(model)
-    yield from _listed_layers(model)
+    yield from _layer_lists(model)
     yield from _head_sizes(model)
     yield from _documents(training)
     yield from _positions(model, training.sequence)
@@ -97,7 +97,7 @@ def _mixture(model: Model) -> Iterator[Check]:
         )
 
 
-def _listed_layers(model: Model) -> Iterator[Check]:
+def _layer_lists(model: Model) -> Iterator[Check]:
     """Require that listed layers exist, and that they are not also stated by a count."""
     lists: tuple[tuple[str, Sequence[int], str, bool], ...] = (
         ("full_layers", model.full_layers, "full_every", model.full_every > 0),

@@ -54,7 +54,7 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
     from parcost_plugins.operations import rules
     from parcost_plugins.operations.goodput import goodput, losses
     from parcost_plugins.operations.resources import resource_figures
-    from parcost_plugins.operations.speed import published_speed
+    from parcost_plugins.operations.speed import published_throughput
 
     broken = yield from rules.input_checks(study)
     if broken or not any(study.all(schema) for schema in _ASKED):
@@ -62,7 +62,7 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
     yield from goodput(study)
     if not study.all(Training):
         yield from mark_details(losses(study), "mtbf", "interval", "blocking")
-        speed = published_speed(study)
+        speed = published_throughput(study)
         if speed is not None:
             headline, further = resource_figures(study, speed)
             yield from headline

@@ -30,11 +30,11 @@ def checkpoint_cost(study: Study, checkpoint: Checkpoint) -> CheckpointCost:
     shard = None
     if size is not None and shards is not None:
         shard = formula("size / N, of devices that differ", size=(size, "B"), N=shards)
-    writing = None if size is None else _writing(study, checkpoint, size, shard)
+    writing = None if size is None else _write_time(study, checkpoint, size, shard)
     if checkpoint.blocking is not None:
         blocking: Formula | None = formula("C", C=(checkpoint.blocking, "s"))
     else:
-        blocking = _copying(study, checkpoint, shard) if checkpoint.asynchronous else writing
+        blocking = _copy_time(study, checkpoint, shard) if checkpoint.asynchronous else writing
     return CheckpointCost(size=size, shard=shard, writing=writing, blocking=blocking)
 
 
@@ -62,7 +62,7 @@ def _shards(study: Study, checkpoint: Checkpoint) -> Real | None:
     return study[Cluster].devices / alike.ranks
 
 
-def _writing(
+def _write_time(
     study: Study, checkpoint: Checkpoint, size: Formula, shard: Formula | None
 ) -> Formula | None:
     """Return the write time in seconds, the slowest of storage, node link and serialisation."""
@@ -93,7 +93,7 @@ def _nodes(study: Study, checkpoint: Checkpoint) -> Real | None:
     return nodes if shards is None else minimum(nodes, shards)
 
 
-def _copying(study: Study, checkpoint: Checkpoint, shard: Formula | None) -> Formula | None:
+def _copy_time(study: Study, checkpoint: Checkpoint, shard: Formula | None) -> Formula | None:
     """Return the seconds to copy one shard to its host."""
     rate = checkpoint.host_bandwidth
     cluster = study.get(Cluster)

@@ -47,7 +47,7 @@ def step_speed(study: Study, outcome: Outcome) -> Speed:
     )
 
 
-def published_speed(study: Study) -> Speed | None:
+def published_throughput(study: Study) -> Speed | None:
     """Return the throughput of a published run, None if unknown.
 
     Device-hours include all losses. A published throughput is taken as the throughput of the steps.

@@ -26,10 +26,10 @@ from parcost_plugins.vocabulary.partition import (
 def axes(study: Study) -> Iterator[Axis]:
     """Return the degrees that divide the split dimensions, and all choices of the framework."""
     for axis in _axes(study):
-        yield _supported_axis(study, axis)
+        yield _restrict_axis(study, axis)
 
 
-def _supported_axis(study: Study, axis: Axis) -> Axis:
+def _restrict_axis(study: Study, axis: Axis) -> Axis:
     """Return *axis* without values that the framework does not support, unless none is left."""
     framework = study[Training].framework
     offers = offers_of(framework, axis.attribute)

@@ -40,7 +40,7 @@ class MeasuredLink(Link):
     _seconds: NDArray[np.float64] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        sizes, seconds = _extended_points(self.curve)
+        sizes, seconds = _extend_points(self.curve)
         object.__setattr__(self, "_sizes", sizes)
         object.__setattr__(self, "_seconds", seconds)
 
@@ -103,7 +103,7 @@ def longest_message_bandwidth(curve: Curve) -> float:
     return bandwidth
 
 
-def _extended_points(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _extend_points(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the points of *curve* as logarithms, extended by a distant point at each end."""
     import numpy as np
 

@@ -28,7 +28,7 @@ def views(study: Study, name: str, rows: Sequence[int]) -> Iterable[Section]:
 
 def _ranks(study: Study, only: Sequence[int]) -> Section:
     ranks = _ranks_of_job(study)
-    wanted = _selected_rows(study, only, ranks.count, "rank")
+    wanted = _select_rows(study, only, ranks.count, "rank")
     degrees = [name for name in DEGREES if name in ranks.groups]
     several = [name for name in _group_names(ranks) if ranks.groups[name].shape[1] > 1]
     listed = len(wanted) * sum(ranks.groups[name].shape[1] for name in several)
@@ -99,7 +99,7 @@ def _stages(study: Study, only: Sequence[int]) -> Section:
     ends = list(accumulate(dealt))
     group = study.group("pp")
     rows = []
-    for stage in _selected_rows(study, only, layout.pp, "stage"):
+    for stage in _select_rows(study, only, layout.pp, "stage"):
         on = ranks.select(pp=stage)
         replica = ranks.select(pp=stage, dp=0)
         numbers = [n for v in held[stage] for n in range(ends[v] - dealt[v], ends[v])]
@@ -146,8 +146,8 @@ def _neighbour_notes(study: Study) -> Iterator[str]:
     cut = Decomposition.from_study(study)
     nearest = layout.tp * layout.cp
     for tier in tiers(study[Cluster])[:-1]:
-        apart = _separated_neighbours(cut.dense, layout.pp, tier.capacity)
-        close = _separated_neighbours(nearest, layout.pp, tier.capacity)
+        apart = _boundaries_between_units(cut.dense, layout.pp, tier.capacity)
+        close = _boundaries_between_units(nearest, layout.pp, tier.capacity)
         said = f"{apart} of {layout.pp - 1} boundaries between stages lead out of a `{tier.name}`"
         if close < apart:
             said += (
@@ -156,7 +156,7 @@ def _neighbour_notes(study: Study) -> Iterator[str]:
         yield said
 
 
-def _separated_neighbours(stride: Real, stages: int, capacity: Real) -> int:
+def _boundaries_between_units(stride: Real, stages: int, capacity: Real) -> int:
     """Return the number of stage boundaries of the first replica that are between units."""
     units = [int(stage * stride // capacity) for stage in range(stages)]
     return sum(here != there for here, there in pairwise(units))
@@ -212,7 +212,7 @@ def _ranks_of_job(study: Study) -> Ranks:
     return Ranks.from_study(study)
 
 
-def _selected_rows(study: Study, only: Sequence[int], count: int, what: str) -> Sequence[int]:
+def _select_rows(study: Study, only: Sequence[int], count: int, what: str) -> Sequence[int]:
     wrong = [number for number in only if not 0 <= number < count]
     if wrong:
         message = f"there is no {what} {wrong[0]}: they are 0 to {count - 1}"

@@ -51,7 +51,7 @@ class Quantization:
         return self.element + self.scales
 
     @property
-    def sharded(self) -> Real:
+    def shard_bytes(self) -> Real:
         """Bytes of an element that ZeRO 3 shards."""
         return self.bytes_ if self.shards_scales else self.element
 
@@ -205,7 +205,7 @@ def weight_bytes(study: Study, holding: Holding) -> tuple[Real, Real]:
     if adapters is None or holding == "trained":
         return precision.weights, precision.wide_weights
     if holding == "quantized" and adapters.base is not None:
-        return adapters.base.sharded, adapters.base.sharded
+        return adapters.base.shard_bytes, adapters.base.shard_bytes
     return precision.narrow_weights if adapters.narrow else adapters.weights, adapters.weights
 
 

@@ -146,16 +146,14 @@ class SlowestLink(Link):
 def exchange_links(group: Group) -> tuple[Link, ...]:
     """Return the links between ranks with the same index in their units, per level."""
     return tuple(
-        _shared_link(link, _torus_factor(group, i, link)) for i, link in enumerate(group.links)
+        _contend(link, _torus_factor(group, i, link)) for i, link in enumerate(group.links)
     )
 
 
 def direct_links(group: Group) -> tuple[Link, ...]:
     """Return the links for direct messages from each rank to every rank, per level."""
     return tuple(
-        _shared_link(
-            link, _larger_factor(_torus_factor(group, i, link), _rail_factor(group, i, link))
-        )
+        _contend(link, _larger_factor(_torus_factor(group, i, link), _rail_factor(group, i, link)))
         for i, link in enumerate(group.links)
     )
 
@@ -163,7 +161,7 @@ def direct_links(group: Group) -> tuple[Link, ...]:
 def partner_links(group: Group) -> tuple[Link, ...]:
     """Return ``group.pairs`` for partners at growing distances, with equal indices in units."""
     return tuple(
-        _shared_link(link, _port_factor(_torus_factor(group, i, link)))
+        _contend(link, _port_factor(_torus_factor(group, i, link)))
         for i, link in enumerate(group.pairs)
     )
 
@@ -176,7 +174,7 @@ def partner_link(group: Group) -> Link:
     ]
     if all(factor is None for factor in factors):
         return group.pair
-    shared = tuple(_shared_link(link, f) for link, f in zip(group.pairs, factors, strict=True))
+    shared = tuple(_contend(link, f) for link, f in zip(group.pairs, factors, strict=True))
     crossed = tuple(g > 1 for g in group.shape)
     return SlowestLink(
         name=group.pair.name, links=(group.pair, *shared), crossed=(group.ranks > 1, *crossed)
@@ -210,7 +208,7 @@ def oversubscription_factor(leaving: Real, ratio: Real) -> Real:
     return maximum(leaving * ratio, 1.0)
 
 
-def _shared_link(link: Link, factor: Real | None) -> Link:
+def _contend(link: Link, factor: Real | None) -> Link:
     """Return *link* with contention by *factor*; unchanged if it is None."""
     return link if factor is None else SharedLink(link=link, factor=factor)
 

@@ -43,7 +43,7 @@ from parcost_formats.tools.keys import KeyNames
 from parcost_formats.tools.needs import IncompleteJobImporter
 from parcost_formats.tools.subjects import SUBJECTS
 from parcost_formats.tools.tables import is_listed, table
-from parcost_formats.tools.unsupported import find_unsupported, is_deciding
+from parcost_formats.tools.unsupported import find_unsupported_features, is_deciding
 
 #: The reader of each tool; None if parcost can express none of its jobs.
 _READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
@@ -103,7 +103,7 @@ class TuningTool(IncompleteJobImporter):
             help = f"import the command that starts `{file.name}`, or {BY_HAND}"
             raise FileError(message, help=help)
         job = self._with_strange_keys(read_python_job(file) if is_script else self._read(file))
-        lacking = list(find_unsupported(job.entries, self._table, whole=not job.problems))
+        lacking = list(find_unsupported_features(job.entries, self._table, whole=not job.problems))
         problems = lacking or [*self._doubts(job), *job.problems]
         if problems:
             return Translation(problems=sorted(problems, key=lambda one: one.start))
@@ -112,7 +112,7 @@ class TuningTool(IncompleteJobImporter):
         reader = _READERS[self.name]
         if reader is None:
             raise reject_trainer(job, self.title)
-        return _name_files(_mark_assumed(reader(file, job), job.assumed), job.entries)
+        return _name_files(_mark_assumptions(reader(file, job), job.assumed), job.entries)
 
     def _read(self, file: ImportFile) -> JobKeys:
         """Return the keys of a configuration or of a script."""
@@ -138,7 +138,7 @@ class TuningTool(IncompleteJobImporter):
 
     def _doubts(self, job: JobKeys) -> Iterator[ImportProblem]:
         """Yield an error for each key that may affect cost and whose value is unknown."""
-        plain = [*self._list_ignored(), *table("trainer")["ignored"]["keys"]]
+        plain = [*self._list_ignored_keys(), *table("trainer")["ignored"]["keys"]]
         for key, word in job.unread.items():
             of_adapters = decides_adapters(key, job.entries, job.unread, self._table)
             deciding = of_adapters or key == "config" or is_deciding(key, self._table)
@@ -152,7 +152,7 @@ class TuningTool(IncompleteJobImporter):
                 help=word.advice,
             )
 
-    def _list_ignored(self) -> Sequence[str]:
+    def _list_ignored_keys(self) -> Sequence[str]:
         found: Sequence[str] = self._table.get("ignored", {}).get("keys", ())
         return found
 
@@ -180,7 +180,7 @@ def _name_files(found: Translation, entries: Mapping[str, JsonEntry]) -> Transla
     return evolve(found, problems=problems) if problems else found
 
 
-def _mark_assumed(found: Translation, assumed: Mapping[str, str]) -> Translation:
+def _mark_assumptions(found: Translation, assumed: Mapping[str, str]) -> Translation:
     """Mark the values that come from a default of the script; *assumed* has the reason by key."""
     blocks = [
         evolve(

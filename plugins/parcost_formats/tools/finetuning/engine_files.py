@@ -17,7 +17,7 @@ from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.shell.launches import launcher_options
 from parcost_formats.tools.shell.scripts import MAY_CHANGE, ShellField, list_places
-from parcost_formats.tools.tables import find_shipped, is_listed, table
+from parcost_formats.tools.tables import find_preset, is_listed, table
 from parcost_formats.tools.unsupported import PROGRAM
 from parcost_formats.tools.yaml_text import read_mapping
 
@@ -112,7 +112,7 @@ class EngineFiles:
         notes: dict[str, str] = {}
         own: dict[str, PlaceBeside] = {}
         written = script.find_written(name) if script is not None else None
-        values, why = find_shipped(self.rules, name) if not text and written is None else ({}, "")
+        values, why = find_preset(self.rules, name) if not text and written is None else ({}, "")
         if text:
             try:
                 other = read_configuration(
@@ -135,7 +135,7 @@ class EngineFiles:
             if places and places[0] != name:
                 notes = dict.fromkeys(other, f"`{places[0]}` beside this file, for `{name}`")
         elif not values and not (values := self._known_parts(name)):
-            values, why = self._named_stage(key, name)
+            values, why = self._stage_in_name(key, name)
             if not values:
                 self._doubt_file(key, name)
                 return False
@@ -149,7 +149,7 @@ class EngineFiles:
             self.entries.setdefault(place, added)
         return True
 
-    def _named_stage(self, key: str, name: str) -> tuple[dict[str, Any], str]:
+    def _stage_in_name(self, key: str, name: str) -> tuple[dict[str, Any], str]:
         """Return the ZeRO stage in the *name* of a missing file of DeepSpeed, and the reason."""
         script = self._job.script
         stages = {*_STAGE.findall(base_name(name).lower())}
@@ -248,7 +248,7 @@ class EngineFiles:
         entries, ahead = self.entries, "fsdp file."
         named = entries.get("fsdp")
         name = str(named.value) if named is not None else ""
-        if not (name.endswith(".json") or find_shipped(self.rules, name)[0]):
+        if not (name.endswith(".json") or find_preset(self.rules, name)[0]):
             return
         if not self._add("fsdp", ahead):
             return

@@ -18,7 +18,7 @@ from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.script_files import read_script_file, several_commands
 from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, ShellField, list_places
 from parcost_formats.tools.shell.values import field_of
-from parcost_formats.tools.tables import find_shipped, is_listed, table, value_of_pattern
+from parcost_formats.tools.tables import find_preset, is_listed, table, value_of_pattern
 from parcost_formats.tools.unsupported import PROGRAM
 from parcost_formats.tools.yaml_text import read_value
 
@@ -272,16 +272,16 @@ class _Command:
 
     def _add_configuration(self, word: ShellField) -> None:
         """Add the keys of the configuration that *word* names."""
-        if self._add_shipped(word):
+        if self._add_shipped_keys(word):
             return
         try:
             _add_file(self, word)
         except FileError as error:
             self.problems.append(error.problem())
 
-    def _add_shipped(self, word: ShellField) -> bool:
+    def _add_shipped_keys(self, word: ShellField) -> bool:
         """Add the keys of a configuration that the tool ships; return whether it is one."""
-        keys, why = find_shipped(self.rules, word.text)
+        keys, why = find_preset(self.rules, word.text)
         if self.script.find_written(word.text) is not None:
             return False
         if any(map(self.file.neighbor, list_places(word.text, self.script))):

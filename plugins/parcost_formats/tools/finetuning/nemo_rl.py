@@ -23,8 +23,8 @@ from parcost_formats.tools.megatron import translate_recipe
 from parcost_formats.tools.megatron.bridge import read_sections
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
 from parcost_formats.tools.shell.scripts import list_places
-from parcost_formats.tools.tables import find_shipped, is_listed, table
-from parcost_formats.tools.unsupported import PROGRAM, find_unsupported
+from parcost_formats.tools.tables import find_preset, is_listed, table
+from parcost_formats.tools.unsupported import PROGRAM, find_unsupported_features
 
 _TABLE = table("nemo_rl")
 _VERSION = str(_TABLE["version"])
@@ -47,7 +47,7 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
     names = [str(entries[key].value) for key in (PROGRAM, _START) if key in entries]
     _extend(file, entries, job)
     entries = resolve(entries)
-    problems = list(find_unsupported(entries, _TABLE))
+    problems = list(find_unsupported_features(entries, _TABLE))
     is_sft = any(key.startswith("sft.") for key in entries) or any(map(_SFT.search, names))
     if not problems and not is_sft:
         place = next(iter(entries.values()), JsonEntry(None, 0, min(1, len(file.text))))
@@ -104,7 +104,7 @@ def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> No
         values: Mapping[str, JsonEntry]
         if text is not None:
             values = read_named_configuration(plain, text, start)
-        elif written is None and (keys := find_shipped(_TABLE, _shipped_path(name)))[0]:
+        elif written is None and (keys := find_preset(_TABLE, _shipped_path(name)))[0]:
             values = {key: JsonEntry(one, 0, 0) for key, one in keys[0].items()}
             job.assumed.update({key: keys[1] for key in values if key not in entries})
         else:

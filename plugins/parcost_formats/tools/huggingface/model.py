@@ -77,7 +77,7 @@ class Configuration:
             help = f"a configuration with more than {_MOST_UNKNOWN:,} unknown keys is not read"
             raise error_at(unknown[0], message, help)
         for step in (
-            self._check_unsupported,
+            self._check_support,
             self._read_numbers,
             self._read_switches,
             self._read_code,
@@ -272,7 +272,7 @@ class Configuration:
 
     # Checks
 
-    def _check_unsupported(self) -> None:
+    def _check_support(self) -> None:
         """Reject unknown words, and values that parcost cannot express."""
         for key, message, help in unknown_words(self._entries, TABLE):
             self._error(key, message, help)

@@ -23,7 +23,7 @@ _ROLES = {*_NODES, *_RANKS}
 
 def read_devices(draft: Draft, line: CommandLine) -> None:
     """Set the device count of the cluster, if the file states it; ask if it is not constant."""
-    _read_stated(draft, line)
+    _read_launcher(draft, line)
     if draft.has("cluster.devices"):
         return
     nodes = _first(line.launcher, _NODES)
@@ -62,7 +62,7 @@ def _unknown_counts(line: CommandLine, nodes: Option | None) -> Iterator[Option]
                     yield variable_option(name, name, word)
 
 
-def _read_stated(draft: Draft, line: CommandLine) -> None:
+def _read_launcher(draft: Draft, line: CommandLine) -> None:
     launcher = line.launcher
     ranks, nodes = _first(launcher, _RANKS), _first(launcher, _NODES)
     for option in launcher.values():

@@ -48,7 +48,7 @@ def read_experts(options: ToolOptions) -> None:
         elif not deepspeed:
             _layers(options)
         _shared_experts(options)
-        if bias := options.enabled_option("moe_router_enable_expert_bias"):
+        if bias := options.find_enabled_option("moe_router_enable_expert_bias"):
             draft.set("model.router_bias", "on", bias)
     read_exchange(options)
 
@@ -95,7 +95,7 @@ def _shared_experts(options: ToolOptions) -> None:
     draft = options.draft
     width = options.whole("moe_shared_expert_intermediate_size")
     option = options.get("moe_shared_expert_intermediate_size")
-    gate = options.enabled_option("moe_shared_expert_gate")
+    gate = options.find_enabled_option("moe_shared_expert_gate")
     if width and option is not None:
         why = "one with the total hidden size, which has the same cost"
         draft.set("model.shared_ffn", digits(width), option)
@@ -112,12 +112,12 @@ def read_exchange(options: ToolOptions) -> None:
     _dispatcher(options)
     options.copy_switch("moe_grouped_gemm", "kernels.grouped_experts")
     _capacity(options)
-    if forced := options.enabled_option("moe_router_force_load_balancing"):
+    if forced := options.find_enabled_option("moe_router_force_load_balancing"):
         draft.set("routing.distribution", "uniform", forced)
     for name, attribute in (("moe_permute_fusion", "permutation"), ("moe_router_fusion", "router")):
         options.copy_switch(name, f"framework.{attribute}", "fused", "eager")
-    shared = options.enabled_option("moe_shared_expert_overlap")
-    if pair := options.enabled_option("overlap_moe_expert_parallel_comm"):
+    shared = options.find_enabled_option("moe_shared_expert_overlap")
+    if pair := options.find_enabled_option("overlap_moe_expert_parallel_comm"):
         method = options.get("schedules_method")
         if method is not None and method.text == "dualpipev":
             draft.ignore(pair, "the pairs of DualPipeV hide the exchange")

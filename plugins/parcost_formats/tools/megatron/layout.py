@@ -26,7 +26,7 @@ def read_layout(options: ToolOptions) -> None:
         why = "expert_tensor_parallel_size equals tensor_model_parallel_size"
         options.default("expert_tensor_parallel_size", "layout.etp", str(tp or 1), why)
     options.copy_switch("sequence_parallel", "layout.sequence_parallel")
-    if option := options.enabled_option("use_tp_pp_dp_mapping"):
+    if option := options.find_enabled_option("use_tp_pp_dp_mapping"):
         draft.set("layout.order", '"tp-cp-pp-dp"', option)
     _sharding(options)
     _context(options)

@@ -267,7 +267,7 @@ class _MindSpeed:
             self._draft.problem(option, f"`{option.text[:40]}` is not modeled", known)
             return
         self._options["cp_comm_type"] = option.evolve(name="cp_comm_type", texts=(word,))
-        self._repeated_heads(word, option)
+        self._report_head_copies(word, option)
         if sizes is None:
             return
         if word != "a2a+p2p":
@@ -279,7 +279,7 @@ class _MindSpeed:
         else:
             self._draft.problem(sizes, f"it does not divide context-parallel-size, which is {cp}")
 
-    def _repeated_heads(self, word: str, algorithm: Option) -> None:
+    def _report_head_copies(self, word: str, algorithm: Option) -> None:
         """Report the copies of keys and values for an all-to-all, which are made by default."""
         flag = self._options.pop("kv_head_repeat_before_uly_alltoall", None)
         if word.startswith("a2a") and "group_query_attention" in self._options:

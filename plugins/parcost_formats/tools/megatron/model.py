@@ -115,7 +115,7 @@ def _attention(options: ToolOptions) -> None:
         draft.ignore(groups, why)
     elif options.copy("num_key_value_heads", "model.kv_heads", 1) is None:  # of Megatron-DeepSpeed
         options.check_default("model.kv_heads")
-    if norm := options.enabled_option("qk_layernorm"):
+    if norm := options.find_enabled_option("qk_layernorm"):
         draft.set("model.qk_norm", "on", norm)
 
 
@@ -192,7 +192,7 @@ def _norms_and_biases(options: ToolOptions) -> None:
         options.default("normalization", "model.norm", "layer", "LayerNorm")
     if options.copy_switch("disable_bias_linear", "model.biases", "off", "on") is None:
         options.default("disable_bias_linear", "model.biases", "on", "linear layers have biases")
-    added = options.enabled_option("add_qkv_bias")
+    added = options.find_enabled_option("add_qkv_bias")
     if added is not None and options.on("disable_bias_linear"):
         draft.set("model.qkv_biases", "on", added)
     untied = "untie_embeddings_and_output_weights"
@@ -204,7 +204,7 @@ def _positions(options: ToolOptions) -> None:
     draft = options.draft
     rows = options.get("max_position_embeddings")
     kind = options.get("position_embedding_type")
-    rotary = options.enabled_option("use_rotary_position_embeddings")
+    rotary = options.find_enabled_option("use_rotary_position_embeddings")
     known = ("learned_absolute", "rope", "rotary", "mrope", "yarn", "alibi", "relative", "none")
     word = options.word("position_embedding_type", *known)
     if rotary is not None:
@@ -219,7 +219,7 @@ def _positions(options: ToolOptions) -> None:
         draft.ignore(rows, "no table of positions has them: it is a limit of the sequence")
     if kind is not None and word == "alibi":
         draft.set("model.alibi", "on", kind)
-    if norm := options.enabled_option("embed_layernorm"):
+    if norm := options.find_enabled_option("embed_layernorm"):
         draft.set("model.embedding_norm", "on", norm)
     if kind is not None and word in ("mrope", "relative", "none"):
         draft.leave(kind, "positions are assumed to be rotary")
@@ -265,7 +265,7 @@ def _full_layers(options: ToolOptions, every: Option) -> None:
 def _delta_net(options: ToolOptions) -> None:
     draft, variant = options.draft, options.get("experimental_attention_variant")
     every, sizes = options.get("linear_attention_freq"), _NUMBERS["delta_net"]
-    if gate := options.enabled_option("attention_output_gate"):
+    if gate := options.find_enabled_option("attention_output_gate"):
         draft.set("model.output_gate", "on", gate)
     if variant is None or variant.text in ("None", "null"):
         why = "it has no effect without --experimental-attention-variant"

@@ -35,7 +35,7 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
     """Return the catalogue entry of the recipe, and the option that names it."""
     draft = options.draft
     wide = [name for name in ("bf16", "fp16") if options.on(name)]
-    narrow = [one for name in _FORMATS if (one := options.enabled_option(name))]
+    narrow = [one for name in _FORMATS if (one := options.find_enabled_option(name))]
     for one in narrow:
         options.word(one.name, *_FORMATS[one.name])
     if len(wide) > 1:
@@ -50,7 +50,7 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
         return None, None
     recipe = options.get("fp8_recipe") or options.get("fp4_recipe")
     if not narrow:
-        for option in (recipe, options.enabled_option("fp8_param_gather")):
+        for option in (recipe, options.find_enabled_option("fp8_param_gather")):
             if option is not None:
                 draft.ignore(option, "it has no effect without --fp8-format or --fp4-format")
         if not wide:
@@ -72,7 +72,7 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
 
 def _gathers(options: ToolOptions, base: str) -> float:
     """Read whether parameters are gathered in low precision; return bytes per parameter."""
-    option = options.enabled_option("fp8_param_gather")
+    option = options.find_enabled_option("fp8_param_gather")
     usual = 4.0 if base == "fp32" else 2.0
     if option is None or base in ("bf16", "fp16", "fp32"):
         return usual
@@ -91,8 +91,8 @@ def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
     gradients, optimizer = 4, 8 if base == "fp32" else 12
     changed: Option | None = options.get("fp8_param_gather") if weights not in (2.0, 4.0) else None
     aware = options.on("use_precision_aware_optimizer")
-    reduced = options.enabled_option("grad_reduce_in_bf16")
-    wide = options.enabled_option("accumulate_allreduce_grads_in_fp32")
+    reduced = options.find_enabled_option("grad_reduce_in_bf16")
+    wide = options.find_enabled_option("accumulate_allreduce_grads_in_fp32")
     if base == "fp16":
         if wide is not None:
             draft.set("precision.gradients", "4 B", wide)
@@ -150,7 +150,7 @@ def _products(options: ToolOptions, base: str) -> None:
     """Read which matrix products stay in 16 bits."""
     draft = options.draft
     narrow = base not in ("bf16", "fp16", "fp32")
-    ends = options.enabled_option("first_last_layers_bf16")
+    ends = options.find_enabled_option("first_last_layers_bf16")
     edges = {
         "num_layers_at_start_in_bf16": "wide_first",
         "num_layers_at_end_in_bf16": "wide_last",
@@ -167,7 +167,7 @@ def _products(options: ToolOptions, base: str) -> None:
         ("fp8_dot_product_attention", "narrow_attention"),
         ("fp8_multi_head_attention", "narrow_attention"),
     ):
-        option = options.enabled_option(name)
+        option = options.find_enabled_option(name)
         if option is None:
             continue
         if narrow:

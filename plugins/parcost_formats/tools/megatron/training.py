@@ -93,7 +93,7 @@ def _dropout(options: ToolOptions) -> None:
 def _recompute(options: ToolOptions) -> None:
     draft = options.draft
     whole, short = options.get("recompute_granularity"), options.get("recompute_activations")
-    early = options.enabled_option("checkpoint_activations")
+    early = options.find_enabled_option("checkpoint_activations")
     early = early or options.get("activations_checkpoint_method")
     if early is not None and whole is None and short is None:
         draft.set("training.recompute", "full", early)  # of Megatron-LM up to 2022
@@ -101,7 +101,7 @@ def _recompute(options: ToolOptions) -> None:
         return
     if short is not None and short.text == "false":
         short = None
-    if layer := options.enabled_option("moe_layer_recompute"):
+    if layer := options.find_enabled_option("moe_layer_recompute"):
         draft.set("recompute.moe", "on", layer)
     word = options.word("recompute_granularity", "full", "selective") if whole else None
     if whole is not None and short is not None and word == "full":
@@ -179,7 +179,7 @@ def _overlap(options: ToolOptions) -> None:
             draft.set("overlap.gather_start", "arrival", option)
         else:
             draft.ignore(option, "stages with several chunks gather together, as they do here")
-    if option := options.enabled_option("tp_comm_overlap"):
+    if option := options.find_enabled_option("tp_comm_overlap"):
         draft.set("overlap.tensor", "pipelined", option)
     size = options.whole("ddp_bucket_size", 1)
     option = options.get("ddp_bucket_size")
@@ -209,7 +209,7 @@ def _read_averaging(options: ToolOptions) -> None:
             draft.assume("sharding.gradient_check", "off", why)
         return
     options.copy_switch(average, "sharding.gradient_average", "scaled_experts", "scaled")
-    if option := options.enabled_option(tokens):
+    if option := options.find_enabled_option(tokens):
         why = "gradients are divided by the number of tokens"
         draft.set("sharding.gradient_average", "scaled", option, why)
     for name, (off, on) in checks.items():
@@ -304,7 +304,7 @@ def _graphs(options: ToolOptions) -> None:
     kind = options.word("cuda_graph_impl", *kinds)
     option, scope = options.get("cuda_graph_impl"), options.get("cuda_graph_scope")
     for name in ("enable_cuda_graph", "external_cuda_graph"):
-        if old := options.enabled_option(name):
+        if old := options.find_enabled_option(name):
             kind, option = "local", old
     if option is None or kind in (None, "none"):
         if option is not None and kind == "none":
@@ -325,5 +325,5 @@ def _graphs(options: ToolOptions) -> None:
 def _fusions(options: ToolOptions) -> None:
     """Read disabled fusions."""
     for name, (attribute, word) in _SWITCHED_OFF.items():
-        if option := options.enabled_option(name):
+        if option := options.find_enabled_option(name):
             options.draft.set(f"framework.{attribute}", word, option)

@@ -59,7 +59,7 @@ class VariableAssigner(WordExpander):
             variable.fixed = True
         if self._context and not variable.unread:
             kept = {id(piece) for value in before.values for piece in value} if before else set()
-            variable.values = assumed_values(variable.values, self._context, kept)
+            variable.values = mark_assumptions(variable.values, self._context, kept)
         if pinned and name in self.pins and variable.kind == "text":
             variable = self._pin(name, variable)
         if before is not None:
@@ -80,7 +80,7 @@ class VariableAssigner(WordExpander):
         if node.elements is not None:
             self._assign_array(node)
             return
-        value = self.assigned_value(name, node.word.parts)
+        value = self.evaluate_assignment(name, node.word.parts)
         if node.key:
             self._assign_element(node, value)
             return
@@ -106,7 +106,7 @@ class VariableAssigner(WordExpander):
         )
         self.assign(name, Variable([value]), pinned=not refers or unread_piece(value) is not None)
 
-    def assigned_value(self, name: str, parts: Sequence[WordPart]) -> list[Piece]:
+    def evaluate_assignment(self, name: str, parts: Sequence[WordPart]) -> list[Piece]:
         """Return the value that an assignment gives to *name*; ``X=$X`` keeps the outer value."""
         whole = len(parts) == 1 and parts[0].kind != "text" and parts[0].text == name
         self.extended, self.copied = name, name if whole else ""
@@ -308,7 +308,7 @@ class VariableAssigner(WordExpander):
             self._forget_all(node)
             self._references.update(named)
         for name in named:
-            self._mark_declared(key, options, name)
+            self._mark_declaration(key, options, name)
         return Decision(True)
 
     def _declare_word(
@@ -332,7 +332,7 @@ class VariableAssigner(WordExpander):
                 self.layer.variables[text] = Variable([], kind)
             yield text
 
-    def _mark_declared(self, key: str, options: str, name: str) -> None:
+    def _mark_declaration(self, key: str, options: str, name: str) -> None:
         """Mark a variable by the options of its declaration: exported, fixed, changed."""
         special = "".join(sorted(set(options) & set("iul"))) if key != "export" else ""
         if special:
@@ -355,7 +355,7 @@ class VariableAssigner(WordExpander):
             self._locals[-1].setdefault(name, self.layer.get(name))
 
 
-def assumed_values(
+def mark_assumptions(
     values: Sequence[ShellValue], why: str, kept: Collection[int] = ()
 ) -> list[list[Piece]]:
     """Return values marked with an assumption; pieces whose ids are *kept* are not marked."""

@@ -205,7 +205,7 @@ class BuiltinReader(CommandReader):
     def _do_pwd(self, node: SimpleCommand, fields: list[list[Piece]]) -> Decision:
         del fields
         place = self.source.place(node.start, node.end)
-        if self._output is not None and not self._started_here():
+        if self._output is not None and not self._knows_folder():
             self._unknown_output("pwd")
         else:
             self._print([Piece(f"{self._folder or '.'}\n", *place)])

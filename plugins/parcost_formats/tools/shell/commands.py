@@ -115,7 +115,8 @@ class CommandReader(FileEditor):
         if any(value and value[0].unread == ARGUMENTS for value in fields[:1]):
             return UNDECIDED
         environment = [
-            (one.name, self.assigned_value(one.name, one.word.parts)) for one in node.assignments
+            (one.name, self.evaluate_assignment(one.name, one.word.parts))
+            for one in node.assignments
         ]
         return self._call_with(node, fields, environment)
 
@@ -132,7 +133,7 @@ class CommandReader(FileEditor):
         exact = self._edit(node, fields)
         status = Decision(True) if exact else self._call_function(node, fields, environment)
         if not exact:
-            self._mark_changed(node, fields, files)
+            self._mark_changes(node, fields, files)
         self.layer.variables.update(before)
         return status
 
@@ -174,7 +175,7 @@ class CommandReader(FileEditor):
         )
         if document is not None and words is not None and len(node.redirections) == 1:
             here = [*document, Piece("\n" * (node.redirections[0].operator == "<<<"), 0, 0)]
-            if self._print_filtered(here, [words]):
+            if self._print_filter_output(here, [words]):
                 return UNDECIDED
         self._unknown_output(key)
         return self._external(node, fields, environment, document)
@@ -256,7 +257,7 @@ class CommandReader(FileEditor):
         self._print(document)
         return Decision(True)
 
-    def _mark_changed(
+    def _mark_changes(
         self,
         node: SimpleCommand,
         fields: Sequence[ShellValue],
@@ -299,18 +300,18 @@ class CommandReader(FileEditor):
             if program in SHELLS and re.fullmatch(r"-[a-z]*c[a-z]*", following):
                 if place + 2 < len(fields):
                     rest = fields[place + 3 :]
-                    self._started_text(fields[:place], fields[place + 2], rest)
+                    self._run_child(fields[:place], fields[place + 2], rest)
                 return UNDECIDED
         if document is not None and key in _READERS and len(fields) < 3 + (key == "ssh") * 9:
-            self._started_text([], document, ())
+            self._run_child([], document, ())
             return UNDECIDED
         if key == "ssh" and len(fields) > 2:
-            self._started_text([], fields[-1], ())
+            self._run_child([], fields[-1], ())
             return UNDECIDED
         wrap = _find_wrapper(key, fields)
         if wrap is not None:
             return self._read_in_wrapper(fields, wrap)
-        script = _started_script(fields)
+        script = _script_index(fields)
         if script is not None:
             path = text_of(fields[script])
             if self._relative(path) in self._reading:  # `sbatch "$0"`
@@ -335,17 +336,17 @@ class CommandReader(FileEditor):
             first = wrap[0]
             cut = first.text.partition("=")[2]
             start = first.end - len(cut)
-            self._started_text([], [first._replace(text=cut, start=start), *wrap[1:]], ())
+            self._run_child([], [first._replace(text=cut, start=start), *wrap[1:]], ())
         else:
             place = fields.index(wrap)
             if place + 1 < len(fields):
-                self._started_text([], fields[place + 1], ())
+                self._run_child([], fields[place + 1], ())
         return UNDECIDED
 
     def _script_text(self, path: str, value: ShellValue) -> ScriptSource | None:
         """Return the script that a command starts; list it as missing if it is not there."""
         name = self._file_name(path)
-        if name not in self._files and not self._started_here():
+        if name not in self._files and not self._knows_folder():
             name = f"{FILE_PREFIX}{posixpath.normpath(path)}"
         if name in self._files:
             self._started.add(name)
@@ -387,7 +388,7 @@ class CommandReader(FileEditor):
         self._reading.pop()
         return status
 
-    def _started_text(
+    def _run_child(
         self, ahead: Sequence[ShellValue], value: list[Piece], given: Sequence[ShellValue]
     ) -> None:
         before = self._ahead
@@ -445,7 +446,7 @@ def _find_wrapper(key: str, fields: Sequence[list[Piece]]) -> list[Piece] | None
     return None
 
 
-def _started_script(fields: Sequence[ShellValue]) -> int | None:
+def _script_index(fields: Sequence[ShellValue]) -> int | None:
     """Return the index of the script that a command starts, None if it starts none."""
     texts = [text_of(value) for value in fields]
     key = texts[0].rpartition("/")[2]

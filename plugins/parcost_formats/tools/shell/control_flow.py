@@ -10,7 +10,7 @@ from functools import partial
 from attrs import Factory, define
 
 from parcost_formats.tools.shell.arithmetic import ArithmeticTextError
-from parcost_formats.tools.shell.assignments import FILE_PREFIX, assumed_values
+from parcost_formats.tools.shell.assignments import FILE_PREFIX, mark_assumptions
 from parcost_formats.tools.shell.conditions import (
     UNDECIDED,
     Operand,
@@ -281,7 +281,7 @@ class ControlFlow(FileWriter):
         why = f"`{decision.empty}` is not set in the file: its default there"
         for variable in branch.variables.values():
             if variable is not None:
-                variable.values = assumed_values(variable.values, why)
+                variable.values = mark_assumptions(variable.values, why)
         self.layer.adopt(branch)
         self._folder = self._folder if branch.folder is None else branch.folder
 
@@ -303,7 +303,7 @@ class ControlFlow(FileWriter):
     def _case(self, node: CaseCommand) -> Decision:
         word = self.value(node.word.parts)
         if any(end == ";;&" for _, _, end in node.branches):
-            return self._undecided_loop([], [one for _, body, _ in node.branches for one in body])
+            return self._read_open_loop([], [one for _, body, _ in node.branches for one in body])
         name = _subject(node.word)
         operand = Operand(word, None, name)
         branches: list[tuple[Decision, Sequence[ShellNode]]] = []
@@ -351,7 +351,7 @@ class ControlFlow(FileWriter):
         if node.kind == "select" or unread is not None or globbed:
             if unread is not None and unread.unread == ARGUMENTS:
                 return self._argument_loop([node.name], bodies)
-            status = self._undecided_loop([node.name], bodies)
+            status = self._read_open_loop([node.name], bodies)
             if may_write(self.source.text[node.start : node.end], node.name):
                 for value in values:
                     self._mark_on_disk(text_of(value), node.start, node.end)
@@ -384,7 +384,7 @@ class ControlFlow(FileWriter):
         loose = self._loose.pop()
         if loose or is_open:
             ended, self.layer.ended = self.layer.ended, ""
-            self._undecided_loop([*self.layer.variables], body, step)
+            self._read_open_loop([*self.layer.variables], body, step)
             self.layer.ended = "" if ended in ("break", "continue") else ended
         inner, self.layer = self.layer, outer
         self.layer.adopt(inner)
@@ -432,7 +432,7 @@ class ControlFlow(FileWriter):
         outer, self.layer = self.layer, Layer(self.layer)
         if first.value is None:
             self.layer = outer
-            return self._undecided_loop([], body, step)
+            return self._read_open_loop([], body, step)
         self._loose.append(False)
         is_open = True
         for _ in range(_MOST_ROUNDS):
@@ -473,7 +473,7 @@ class ControlFlow(FileWriter):
         self._loose.pop()
         return layer, written
 
-    def _undecided_loop(
+    def _read_open_loop(
         self,
         names: Sequence[str],
         body: Sequence[ShellNode],
@@ -498,7 +498,7 @@ class ControlFlow(FileWriter):
             if variable is None or variable.unread or variable.kind == "map":
                 continue
             why = f"`{name}` without arguments of the script, which may set it"
-            variable.values = assumed_values(variable.values, why)
+            variable.values = mark_assumptions(variable.values, why)
         decision = Decision(None, "", (), "in a loop over arguments")
         self.layer.commands += [
             one._replace(decision=one.decision or decision) for one in layer.commands
@@ -529,7 +529,7 @@ class ControlFlow(FileWriter):
         self._output = [] if all(filters) else None
         self._subshell(partial(self._execute, first))
         printed, self._output = self._output, output
-        if printed is not None and self._print_filtered(printed, list(filter(None, filters))):
+        if printed is not None and self._print_filter_output(printed, list(filter(None, filters))):
             return UNDECIDED
         self._output = None
         for command in rest[:-1]:
@@ -550,7 +550,9 @@ class ControlFlow(FileWriter):
         texts = [text_of(value) for value in fields]
         return texts if filter_text(texts, "") is not None else None
 
-    def _print_filtered(self, pieces: Sequence[Piece], filters: Sequence[Sequence[str]]) -> bool:
+    def _print_filter_output(
+        self, pieces: Sequence[Piece], filters: Sequence[Sequence[str]]
+    ) -> bool:
         """Print *pieces* as changed by *filters*; return whether all filters are supported."""
         unread = unread_piece(pieces)
         if unread is not None:

@@ -195,7 +195,7 @@ class FileEditor(ControlFlow):
         target = self.value(outputs[0].target.parts)
         text: _FileText | None = None
         for command in commands:
-            text = self._filtered_text(command, text, target, is_last=command is last)
+            text = self._filter_text(command, text, target, is_last=command is last)
             if text is None:
                 return False
         if text is None or unread_piece(target) is not None:
@@ -203,7 +203,7 @@ class FileEditor(ControlFlow):
         self._write(target, [Piece(text.text, 0, 0, assumption=text.assumption)], adds=False)
         return True
 
-    def _filtered_text(
+    def _filter_text(
         self, command: ShellNode, before: _FileText | None, target: ShellValue, *, is_last: bool
     ) -> _FileText | None:
         """Return the text that a filter of a pipeline writes; None if it is not known.

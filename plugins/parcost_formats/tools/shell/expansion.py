@@ -250,7 +250,7 @@ class WordExpander:
                 return None
             return [list(one) for one in arguments]
         if part.text[:2] in ("@:", "*:"):
-            return self._sliced_arguments(part)
+            return self._slice_arguments(part)
         if part.text[:1] == "#" and len(part.text) > 1:
             return None
         reference = _parse_text(part.text)
@@ -302,7 +302,7 @@ class WordExpander:
             return None
         return values[start : None if length is None else start + length]
 
-    def _sliced_arguments(self, part: WordPart) -> list[list[Piece]] | None:
+    def _slice_arguments(self, part: WordPart) -> list[list[Piece]] | None:
         reference = _parse_text(part.text)
         arguments = self.frames[-1].arguments
         bounds = self._bounds(reference) if reference is not None else None

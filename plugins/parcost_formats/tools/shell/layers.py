@@ -98,7 +98,7 @@ def merge(parent: Layer, branches: Sequence[Layer], decision: Decision, why: str
         parent.variables[name] = merged
         if merged is not None and merged not in found:
             compared += sum(piece.weight for value in merged.values for piece in value)
-    parent.commands += _merged_commands([branch.commands for branch in branches], decision)
+    parent.commands += _merge_commands([branch.commands for branch in branches], decision)
     return compared
 
 
@@ -145,10 +145,10 @@ def _choice(
     if kinds == {"text"}:
         values = [one.values[0] if one else [] for one in found]
         assumed = _common_value(values) if len(known) == len(found) else None
-        return Variable([assumed or _merged_text(name, values, decision, why)])
+        return Variable([assumed or _merge_texts(name, values, decision, why)])
     if kinds == {"array"}:
         listed = [one or Variable([], "array") for one in found]
-        return Variable(_merged_array(name, listed, decision, why), "array")
+        return Variable(_merge_arrays(name, listed, decision, why), "array")
     if len(known) == len(found):
         return Variable([], "map", f"`{name}` {why}", decision.answers)
     return None
@@ -188,10 +188,10 @@ def _equal(one: Variable, other: Variable) -> bool:
     )
 
 
-def _merged_text(
+def _merge_texts(
     name: str, values: Sequence[list[Piece]], decision: Decision, why: str
 ) -> list[Piece]:
-    ahead, behind = _count_shared([[[piece] for piece in value] for value in values])
+    ahead, behind = _count_common_elements([[[piece] for piece in value] for value in values])
     middles = [value[ahead : len(value) - behind] for value in values]
     answers = decision.answers or answers_for(name, values)
     place = next((middle for middle in middles if middle), values[0])
@@ -210,11 +210,11 @@ def _merged_text(
     return [*longest[:ahead], choice, *longest[len(longest) - behind :]]
 
 
-def _merged_array(
+def _merge_arrays(
     name: str, found: Sequence[Variable], decision: Decision, why: str
 ) -> list[list[Piece]]:
     lists = [one.values for one in found]
-    ahead, behind = _count_shared(lists)
+    ahead, behind = _count_common_elements(lists)
     middles = [one[ahead : len(one) - behind] for one in lists]
     pieces = [piece for middle in middles for value in middle for piece in value]
     start, end = (pieces[0].start, pieces[0].end) if pieces else (0, 0)
@@ -233,7 +233,7 @@ def _merged_array(
     return [*longest[:ahead], [choice], *longest[len(longest) - behind :]]
 
 
-def _count_shared(lists: Sequence[Sequence[ShellValue]]) -> tuple[int, int]:
+def _count_common_elements(lists: Sequence[Sequence[ShellValue]]) -> tuple[int, int]:
     """Return the number of common elements at the start and at the end of all lists."""
     shortest = min(map(len, lists))
     first, *others = lists
@@ -248,7 +248,7 @@ def _count_shared(lists: Sequence[Sequence[ShellValue]]) -> tuple[int, int]:
     return ahead, behind
 
 
-def _merged_commands(
+def _merge_commands(
     lists: Sequence[Sequence[ScriptCommand]], decision: Decision
 ) -> list[ScriptCommand]:
     calling = [one for one in lists if one]
@@ -256,7 +256,7 @@ def _merged_commands(
         return []
     same = all(len(one) == len(calling[0]) for one in calling)
     if len(calling) == len(lists) and same and len(calling) > 1:
-        return [_merged_command(one, decision) for one in zip(*calling, strict=True)]
+        return [_merge_commands_at(one, decision) for one in zip(*calling, strict=True)]
     return [
         command._replace(decision=command.decision or decision)
         for one in calling
@@ -264,9 +264,9 @@ def _merged_commands(
     ]
 
 
-def _merged_command(found: Sequence[ScriptCommand], decision: Decision) -> ScriptCommand:
+def _merge_commands_at(found: Sequence[ScriptCommand], decision: Decision) -> ScriptCommand:
     lists = [one.words for one in found]
-    ahead, behind = _count_shared(lists)
+    ahead, behind = _count_common_elements(lists)
     files = {
         name: _merge(name, [one.files.get(name) for one in found], decision, IN_IF)
         for name in dict.fromkeys(name for one in found for name in one.files)

@@ -41,7 +41,7 @@ def _regex(pattern: PatternText) -> str:
             sections.append("")
         elif char == "?":
             sections[-1] += "."
-        elif (close := _find_closing(pattern, at)) > 0:
+        elif (close := _find_end(pattern, at)) > 0:
             sections[-1] += _set(pattern[at:close])
             at = close + 1
         else:
@@ -71,7 +71,7 @@ def _set(inner: PatternText) -> str:
     return f"[{'^' * negated}{found}]"
 
 
-def _find_closing(pattern: PatternText, at: int) -> int:
+def _find_end(pattern: PatternText, at: int) -> int:
     start = at + (pattern[at : at + 1] in ([("!", False)], [("^", False)]))
     return next(
         (place for place in range(start + 1, len(pattern)) if pattern[place] == ("]", False)), -1

@@ -36,7 +36,7 @@ class FileWriter(VariableAssigner):
             return plain
         return f"{self._folder}/{plain}"
 
-    def _started_here(self) -> bool:
+    def _knows_folder(self) -> bool:
         """Return whether the current folder is known relative to this file."""
         return not self._folder.startswith(("?", "/", "~"))
 

@@ -83,16 +83,16 @@ def unknown_words(
                     yield key, f"`{str(one)[:40]}` is not known", help
 
 
-def find_shipped(rules: Mapping[str, Any], name: str) -> tuple[Mapping[str, object], str]:
+def find_preset(rules: Mapping[str, Any], name: str) -> tuple[Mapping[str, object], str]:
     """Return the keys of the configuration *name* that a tool ships, and why they are assumed.
 
     Its table *rules* has it by the end of its path. Both are empty if the tool has no such file. A
     word of the tool itself, such as ``zero2``, states its keys: they are not assumed.
 
     >>> rules = {"shipped_by": "axolotl", "shipped": {"configs/zero1.json": {"stage": 1}}}
-    >>> find_shipped(rules, "axolotl/configs/zero1.json")
+    >>> find_preset(rules, "axolotl/configs/zero1.json")
     ({'stage': 1}, 'axolotl: configs/zero1.json')
-    >>> find_shipped(rules, "zero1.json")
+    >>> find_preset(rules, "zero1.json")
     ({}, '')
     """
     known = rules.get("shipped", {})

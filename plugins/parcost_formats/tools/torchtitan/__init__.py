@@ -16,7 +16,7 @@ from parcost import (
     Translation,
     hookimpl,
 )
-from parcost_formats.tools.answers import answer_to, asked_attribute
+from parcost_formats.tools.answers import answer_to, option_attribute
 from parcost_formats.tools.collector import cost_reason
 from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.job_importer import JobImporter
@@ -141,10 +141,10 @@ def _translation(
             draft.ignore(option)
         else:
             answer = answer_to(option.name, tables)
-            if answer and not _is_switch_beside(draft, option, asked_attribute(answer)):
-                answers = draft.answers_to(asked_attribute(answer), answer)
+            if answer and not _is_switch_beside(draft, option, option_attribute(answer)):
+                answers = draft.answers_to(option_attribute(answer), answer)
                 options.ask(option, option.unread or f"in no table of {Torchtitan.title}", answers)
-            draft.leave(option, option.unread, asked_attribute(answer) if answer else "")
+            draft.leave(option, option.unread, option_attribute(answer) if answer else "")
     return draft.translation()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from parcost_formats.tools.answers import asked_attribute
+from parcost_formats.tools.answers import option_attribute
 from parcost_formats.tools.drafts import Draft, Option, OptionSet
 from parcost_formats.tools.tables import is_listed, table
 
@@ -50,7 +50,7 @@ class TitanOptions(OptionSet):
 
     def ask(self, option: Option, reason: str, answers: Sequence[str]) -> None:
         """Ask for the attribute, or the kind of block, that the last of the *answers* sets."""
-        self.draft.ask(asked_attribute(answers[-1]), f"`{option.key}`: {reason}", answers, option)
+        self.draft.ask(option_attribute(answers[-1]), f"`{option.key}`: {reason}", answers, option)
 
     def default(self, name: str, path: str, value: str, why: str) -> None:
         """Set an attribute to the default of the release, if the file does not state it."""

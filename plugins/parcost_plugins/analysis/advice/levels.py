@@ -100,7 +100,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     compute = study[Training].precision.compute
     peak = getattr(study[Cluster].device, compute)
     levels = level_uses(study, outcome)
-    wanted = {} if study.axes else needed_bandwidths(study, levels)
+    wanted = {} if study.axes else sufficient_bandwidths(study, levels)
     for at in levels:
         if peak is not None:
             yield Figure(
@@ -131,7 +131,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
             )
 
 
-def needed_bandwidths(study: Study, levels: Sequence[LevelUse]) -> dict[str, float]:
+def sufficient_bandwidths(study: Study, levels: Sequence[LevelUse]) -> dict[str, float]:
     """Return the sufficient bandwidth in B/s of each level, by name.
 
     Levels with measured times, and levels where no tried bandwidth suffices, are left out. All
@@ -193,7 +193,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
     targets = study[Targets]
     aims = (targets.step_time, targets.mfu, targets.bubble)
     asked = study.get(Plan) is not None or any(aim is not None for aim in aims)
-    wanted = needed_bandwidths(study, levels) if asked else {}
+    wanted = sufficient_bandwidths(study, levels) if asked else {}
     rows: list[tuple[Any, ...]] = []
     for at in levels:
         now = at.level.bandwidth

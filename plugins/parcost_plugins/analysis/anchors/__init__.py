@@ -11,7 +11,12 @@ from typing import Any
 from parcost import Figure, Formula, Interval, Outcome, Real, Section, Study, formula, hookimpl
 from parcost.numeric import exp, maximum, minimum
 from parcost_plugins.analysis.anchors.causes import STEP_PARTS, CauseFactors, step_parts
-from parcost_plugins.analysis.anchors.evaluation import Anchoring, Comparison, anchoring, job_spread
+from parcost_plugins.analysis.anchors.evaluation import (
+    Anchoring,
+    Comparison,
+    find_anchoring,
+    job_spread,
+)
 from parcost_plugins.vocabulary import Training
 from parcost_plugins.vocabulary.memory_counters import allocated_memory, reserved_memory
 
@@ -21,7 +26,7 @@ _SOURCE = "shrinkage by the spread of the open runs between and within jobs"
 
 def anchored_figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the step time and the memory, corrected by the anchors."""
-    found = study.query(anchoring)
+    found = study.query(find_anchoring)
     if found is None:
         return
     yield Figure(
@@ -87,7 +92,7 @@ def _ends_of_anchors(found: Anchoring, causes: CauseFactors) -> tuple[float, flo
 @hookimpl
 def figures(study: Study, outcome: Outcome) -> Iterator[Interval]:
     """Yield the interval of the step time, given the measured runs."""
-    found = study.query(anchoring)
+    found = study.query(find_anchoring)
     if found is None or not found.step.layouts:
         return
     jobs = job_spread(study[Training])
@@ -116,7 +121,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Interval]:
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:  # noqa: ARG001
     """Yield the table of anchors: measured and predicted values, and whether each is used."""
-    found = study.query(anchoring)
+    found = study.query(find_anchoring)
     if found is None:
         return
     memory = [

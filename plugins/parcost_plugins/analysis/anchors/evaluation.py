@@ -104,7 +104,7 @@ class Anchoring:
         return sum(not one.reason for one in self.compared)
 
 
-def anchoring(study: Study) -> Anchoring | None:
+def find_anchoring(study: Study) -> Anchoring | None:
     """Return the evaluated anchors of *study*, None if there are none."""
     anchors, training = study.all(Anchor), study.get(Training)
     if not anchors or training is None:

@@ -59,7 +59,7 @@ def section(study: Study) -> Iterator[Section]:
             f"{d.title} ({d.attribute})",
             getattr(layout, d.attribute),
             d.splits,
-            _saving(d, layout),
+            _memory_savings(d, layout),
             _level_names(study.group(d.attribute), study),
             _communication_text(d, study),
         )
@@ -72,7 +72,7 @@ def section(study: Study) -> Iterator[Section]:
     )
 
 
-def _saving(dimension: _ParallelDimension, layout: Layout) -> str:
+def _memory_savings(dimension: _ParallelDimension, layout: Layout) -> str:
     if dimension.attribute != "dp":
         return dimension.spares
     return (

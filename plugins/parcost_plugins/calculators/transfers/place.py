@@ -112,7 +112,7 @@ def _two_level_group(transfer: Transfer, rate: Rate, P: Real, near: Link, gamma:
     crossed = ((local > 1) | (nodes <= 1), nodes > 1)
     own = far_link(ports / local)
 
-    def joined_link(outer: Link) -> Link:
+    def join_link(outer: Link) -> Link:
         return TransferLinks(name="network", links=(near, outer), crossed=crossed, level=described)
 
     return Group(
@@ -120,8 +120,8 @@ def _two_level_group(transfer: Transfer, rate: Rate, P: Real, near: Link, gamma:
         ranks=P,
         shape=(local, nodes),
         links=(near, own),
-        flat=joined_link(far_link(ports)),
-        pair=joined_link(own),
-        hop=joined_link(far_link(minimum(maximum(ports / local, 1.0), ports))),
+        flat=join_link(far_link(ports)),
+        pair=join_link(own),
+        hop=join_link(far_link(minimum(maximum(ports / local, 1.0), ports))),
         reduction=gamma,
     )

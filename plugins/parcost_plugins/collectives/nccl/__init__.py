@@ -112,7 +112,7 @@ class Nccl(Collective):
     @cached_property
     def machine(self) -> Machine | None:
         """The machine, whose attributes are read where the library runs on it."""
-        return None if self.release is None else self.release.described_machine()
+        return None if self.release is None else self.release.find_machine()
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
         """Return whether the study has the inputs that the library needs."""

@@ -277,7 +277,7 @@ class LibraryRelease:
             return None
         return cls(table=table, generation=row, host=host, choice=choice, launched=launched)
 
-    def described_machine(self) -> Machine | None:
+    def find_machine(self) -> Machine | None:
         """Return the machine described in the study, None if it describes none."""
         choice = self.choice
         if choice.channels is None:
@@ -373,4 +373,4 @@ def _step_seconds(time: Real | None) -> Real:
 def machine(choice: CollectiveChoice) -> Machine | None:
     """Return the machine described in *choice*, None if it is incomplete."""
     release = LibraryRelease.from_table(choice, choice.tuning, choice.generation)
-    return None if release is None else release.described_machine()
+    return None if release is None else release.find_machine()

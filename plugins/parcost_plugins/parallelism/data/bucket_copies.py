@@ -52,13 +52,13 @@ def copies(study: Study) -> Iterator[Stream]:
     share = 1.0 if often else 1.0 / training.micro_batches
     each_moves = _gathered_shards if stage == 3 else _shards_of_buckets
 
-    def bytes_moved(one: Parameters) -> Real:
+    def copy_bytes(one: Parameters) -> Real:
         return one.elements * each_moves(study, one, one.elements / maximum(one.matrices, 1.0))
 
     for count, group in group_by_count(trained_parameters(study)).items():
         yield Stream(
             name=f"copies of gradients into the reduction buffer: {group[0].name}",
-            bytes_=share * sum(map(bytes_moved, group), start=0.0),
+            bytes_=share * sum(map(copy_bytes, group), start=0.0),
             kernels=share * sum((maximum(one.matrices, 1.0) for one in group), start=0.0),
             pass_="B",
             count=count,

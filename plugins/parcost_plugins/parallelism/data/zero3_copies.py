@@ -52,7 +52,7 @@ def copies(study: Study) -> Iterator[Stream]:
 
     often = gathers_per_micro_batch(study)
 
-    def each_gathered(parameters: Parameters) -> Real:
+    def copy_bytes(parameters: Parameters) -> Real:
         return 2.0 * often * out * gathered_bytes(study, parameters)
 
     if framework.loop_copies:
@@ -63,7 +63,7 @@ def copies(study: Study) -> Iterator[Stream]:
             name, held = "copies of gathered parameters", study.parameters
             if pass_ == "B":
                 held = [one for one in held if _is_gathered_again(study, one)]
-            yield from _streams(name, held, each_gathered, often * out, [pass_])
+            yield from _streams(name, held, copy_bytes, often * out, [pass_])
     if not into:
         return
     share = 1.0 if reduces_each_micro_batch(study) else 1.0 / study[Training].micro_batches
@@ -85,12 +85,12 @@ def _loop_copies(study: Study, gathered: Iterable[Pass]) -> Iterator[Stream]:
     """Yield the copies from an iteration to the next: of parameters, and of their gradients."""
     moved = 2.0 * study[Training].precision.wide_gather
 
-    def each_gathered(parameters: Parameters) -> Real:
+    def copy_bytes(parameters: Parameters) -> Real:
         return 2.0 * gathered_bytes(study, parameters)
 
     layers = [one for one in study.parameters if one.place == "layer"]
     yield from _streams(
-        "copies of parameters for the next layer", layers, each_gathered, 1.0, gathered, LOOP
+        "copies of parameters for the next layer", layers, copy_bytes, 1.0, gathered, LOOP
     )
     trained = [one for one in trained_parameters(study) if one.place == "layer"]
     name = "copies of gradients for the next layer"

@@ -107,7 +107,7 @@ class TokenExchange:
         if self.kind == "allgather":
             return formula("T (EP - 1)", T=self.tokens, EP=self.group.ranks)
         if self.kind in KERNEL_DISPATCHERS:
-            symbols = {"T": self.tokens, "R": self.ranks_reached, "EP": self.group.ranks}
+            symbols = {"T": self.tokens, "R": self.destination_ranks, "EP": self.group.ranks}
             return formula("T R (1 - 1 / EP)", symbols)
         symbols = {"T": self.tokens, "k": self.top, "EP": self.group.ranks}
         if self.routing.capacity_factor is None:
@@ -154,7 +154,7 @@ class TokenExchange:
         return prod(self.group.shape[1:], start=1.0)
 
     @property
-    def units_reached(self) -> Real:
+    def destination_units(self) -> Real:
         """Expected number of units that a token is sent to, including its own."""
         found = distinct_groups(self.experts, self.top, self.units)
         limit = self.routing.node_limit
@@ -163,7 +163,7 @@ class TokenExchange:
     @property
     def remote_units(self) -> Real:
         """Expected number of units that a token is sent to, without its own."""
-        return self.units_reached * (self.units - 1.0) / self.units
+        return self.destination_units * (self.units - 1.0) / self.units
 
     @property
     def outer_copies(self) -> Real:
@@ -190,12 +190,12 @@ class TokenExchange:
         return dispatcher_of(self.study)
 
     @property
-    def ranks_reached(self) -> Real:
+    def destination_ranks(self) -> Real:
         """Expected number of ranks that a token is sent to, including its own."""
         found = distinct_groups(self.experts, self.top, self.group.ranks)
         if self.routing.node_limit is None:
             return found
-        return ranks_in_units(self.units_reached, self.group.shape[0], self.top)
+        return ranks_in_units(self.destination_units, self.group.shape[0], self.top)
 
     def estimate(self, bytes_: Real, *, back: bool = False) -> tuple[Formula, Real]:
         """Return the seconds of one direction of the exchange, and its bytes; *bytes_* is per copy.
@@ -207,7 +207,7 @@ class TokenExchange:
         if self.kind in KERNEL_DISPATCHERS:
             return self._estimate_kernels(bytes_)
         if self.routing.deduplicate:
-            return self._estimate_deduplicated(bytes_)
+            return self._estimate_deduplication(bytes_)
         n = formula("lam T k x", lam=self.lam, T=self.tokens, k=self.top, x=(bytes_, "B"))
         algorithm = self.study[CollectiveChoice].expert
         call = self.study.collective("all_to_all", n, self.group, algorithm)
@@ -230,7 +230,7 @@ class TokenExchange:
             "lam T R x (1 - 1 / g), to R ranks for each token",
             lam=self.lam,
             T=self.tokens,
-            R=self.ranks_reached,
+            R=self.destination_ranks,
             x=(bytes_, "B"),
             g=group.shape[0],
         )
@@ -274,7 +274,7 @@ class TokenExchange:
             x=(bytes_, "B"),
         )
 
-    def _estimate_deduplicated(self, bytes_: Real) -> tuple[Formula, Real]:
+    def _estimate_deduplication(self, bytes_: Real) -> tuple[Formula, Real]:
         group, links = self.group, exchange_links(self.group)
         inside = formula(
             "lam T k x (1 - 1 / g)",
