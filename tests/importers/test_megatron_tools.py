@@ -23,6 +23,7 @@ from .megatron_files import (
     translate,
     values,
 )
+from .translations import assumptions
 
 SWIFT = """\
 NPROC_PER_NODE=4 megatron sft \\
@@ -57,9 +58,13 @@ def test_variables_of_ms_swift_have_its_devices(text: str, devices: str | None) 
     assert values(Megatron().translate("train.sh", text)).get("cluster.devices") == devices
 
 
-def test_a_checkpoint_of_ms_swift_names_its_model_in_a_question() -> None:
+def test_a_checkpoint_of_ms_swift_names_its_model() -> None:
+    """The name of the model with the ending of Megatron-Core is an assumption, any other a question."""
     text = SWIFT.replace("--model Qwen/Qwen3-8B", "--load ckpt/Qwen3-30B-A3B-mcore")
-    (question,) = Megatron().translate("train.sh", text).questions
+    found = Megatron().translate("train.sh", text)
+    assert values(found)["training.model"] == "qwen3_30b_a3b"
+    assert "by its name" in assumptions(found)["training.model"]
+    (question,) = Megatron().translate("train.sh", text.replace("-mcore", "-tuned")).questions
     assert question.attribute == "model"
     assert "--use catalog.models.qwen3_30b_a3b" in question.answers
 

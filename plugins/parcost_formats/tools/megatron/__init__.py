@@ -12,6 +12,7 @@ from math import prod
 from parcost import Importer, ImportFile, SettingsWriter, Translation, hookimpl
 from parcost_formats.tools.drafts import Draft, Option, digits
 from parcost_formats.tools.file_importer import FileError, error_at
+from parcost_formats.tools.hub import find_entry
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.keys import KeyNames
 from parcost_formats.tools.megatron.adapters import read_adapters, read_swift_adapters
@@ -296,7 +297,13 @@ def _start(options: ToolOptions, job: ToolJob) -> None:
             options.ask("routing.dispatcher", option, option.unread)
     if job.model is not None:
         read_start(options, job.model)
-    elif (checkpoint := job.checkpoint) is not None:
+    elif (checkpoint := job.checkpoint) is not None and (
+        found := _name_in_checkpoint(checkpoint.text)
+    ):
+        name = checkpoint.text.rstrip("/").rpartition("/")[2]
+        why = f"`{name}` is by its name {found}, as Megatron-Core stores it"
+        read_start(options, checkpoint.evolve(texts=(found,), assumption=why))
+    elif checkpoint is not None:
         why = f"the checkpoint `{checkpoint.text}` has it"
         options.draft.ask("model", why, model_answers(checkpoint.text), checkpoint)
     if job.devices and all(one.text.isdecimal() for one in job.devices):
@@ -306,6 +313,16 @@ def _start(options: ToolOptions, job: ToolJob) -> None:
         sizes = [int(one.text) for one in job.devices]
         if len(sizes) == 2 and (note := other_nodes(*sizes)):
             options.draft.leave(job.devices[1], note, NODE_SIZE)
+
+
+def _name_in_checkpoint(checkpoint: str) -> str:
+    """Return the known model that a checkpoint of Megatron-Core has as its name, or "".
+
+    >>> _name_in_checkpoint("out/Qwen3-8B-mcore/"), _name_in_checkpoint("out/Qwen3-8B-run2-mcore")
+    ('Qwen3-8B', '')
+    """
+    name, _, ending = checkpoint.rstrip("/").rpartition("/")[2].rpartition("-")
+    return name if ending.lower() == "mcore" and find_entry(name)[0] else ""
 
 
 def _reason_to_ask(option: Option) -> str:
