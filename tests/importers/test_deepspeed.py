@@ -84,6 +84,15 @@ def test_gradients_that_are_not_contiguous_have_no_bucket_of_their_own() -> None
         assert own == {"framework.contiguous_gradients": "off", **updated}
 
 
+def test_a_group_of_no_elements_updates_a_tensor_at_a_time() -> None:
+    """DeepSpeed closes a group after each tensor; axolotl ships a file with this value."""
+    found = settings(translate({"zero_optimization": {"stage": 3, "sub_group_size": 0}}))
+    size = "training.model.vocabulary * training.model.hidden / layout.dp"
+    assert found["framework.update_group"] == size
+    found = settings(translate({"zero_optimization": {"stage": 2, "sub_group_size": 0}}))
+    assert "framework.update_group" not in found
+
+
 def test_values_of_the_trainer_are_left_open() -> None:
     found = translate(STAGE_1)
     assert settings(found) == {

@@ -720,3 +720,28 @@ def test_stages_of_a_model_by_its_name_have_its_layers(
     done = run_command("show", "go.sh", *options, files={"go.sh": text})
     assert done.code == 0, done.err
     assert f"stages = {stages}" in " ".join(done.out.split())
+
+
+@try_each(
+    "flag, hint",
+    [
+        ("--zorp 8", ""),
+        ("--gradient-checkpointing", ""),
+        ("--use-zorp-optim", ""),
+        ("--hidden-dropuot 0", "did you mean `--hidden-dropout`?"),
+    ],
+)
+def test_only_a_similar_flag_is_proposed(flag: str, hint: str) -> None:
+    """Dashes and words that many flags have are no similarity."""
+    found = read(small(flag))
+    assert [one.reason for one in found.unknown if one.name == flag.split(maxsplit=1)[0]] == [hint]
+
+
+def test_the_stage_of_zero_without_its_engine_is_a_question() -> None:
+    """Megatron-LM has no such flag, and Megatron-DeepSpeed reads it beside --deepspeed."""
+    found = read(small("--bf16 --zero-stage 3"))
+    (question,) = [one for one in found.questions if one.attribute == "layout.zero"]
+    assert "`--zero-stage` is of Megatron-DeepSpeed" in question.reason
+    assert question.answers == ("--set layout.zero=0", "--set layout.zero=3")
+    found = read(small("--bf16 --deepspeed --zero-stage 3"))
+    assert not [one for one in found.questions if one.attribute == "layout.zero"]

@@ -6,6 +6,8 @@ import pytest
 
 from parcost import ImportFile
 from parcost.contract.importers import PLAIN
+from parcost.language.text import Source
+from parcost_formats.imports.translation import translate
 
 from ..rows import try_each
 from .finetuning_files import importer_of
@@ -92,7 +94,7 @@ def test_fine_tuning_of_nemo_rl_on_megatron_starts_from_its_configuration() -> N
     assert not found.questions
     values, assumed = settings(found), assumptions(found)
     assert {
-        "cluster.devices": "32",
+        "cluster.devices": "4 * 8",
         "layout.tp": "2",
         "layout.ep": "8",
         "layout.zero": "1",
@@ -206,3 +208,45 @@ cluster: {{gpus_per_node: 8, num_nodes: 1}}
     one = importer_of("nemo_rl")
     found = one.read(ImportFile("job.yaml", text, PLAIN, lambda _: None))
     assert [message in one.message for one in found.problems] == [True] * bool(message)
+
+
+@try_each(
+    "old, new, answer",
+    [
+        ("num_nodes", "num_ondes", "--set 'cluster.devices=4 * 8'"),
+        ("policy:", "policy:\n  train_micro_batch_sze: 4", "--set training.micro_batch=4"),
+        ("policy:", "policy:\n  max_total_sequence_lenght: 8192", "--set training.sequence=8192"),
+        ("  model_name", "  model_anme", "--use catalog.models.qwen3_30b_a3b"),
+    ],
+)
+def test_a_misspelled_key_of_the_megatron_backend_asks(old: str, new: str, answer: str) -> None:
+    """What sft.yaml has in its place is no answer."""
+    text = RL_MEGATRON.replace(old, new, 1)
+    found = translate(importer_of("nemo_rl"), Source("run.yaml", text))
+    assert answer in [one for question in found.questions for one in question.answers]
+
+
+@try_each(
+    "old, new, message",
+    [
+        ("checkpointing: true", "checkpointing: zorp", "checkpointing`: true or false is expected"),
+        ("num_nodes: 4", "num_nodes: zorp", "`cluster.num_nodes`: a whole number of at least 1"),
+        ("{enabled: false}", "{enabled: zorp}", "dtensor_cfg.enabled`: true or false is expected"),
+        ("policy:", "policy:\n  precision: zorp", "`policy.precision`: `zorp` is not known"),
+    ],
+)
+def test_a_value_that_the_megatron_backend_does_not_know_is_an_error(
+    old: str, new: str, message: str
+) -> None:
+    found = importer_of("nemo_rl").read(ImportFile("run.yaml", RL_MEGATRON.replace(old, new, 1)))
+    assert [message in one.message for one in found.problems] == [True]
+
+
+def test_keys_that_the_megatron_backend_does_not_get_are_listed() -> None:
+    text = RL_MEGATRON.replace("dtensor_cfg: {", "dtensor_cfg: {cpu_offload: true, ")
+    text = text.replace("policy:", "policy:\n  hf_config_overrides: {rope_theta: 5}\n  frob: 1", 1)
+    found = importer_of("nemo_rl").read(ImportFile("run.yaml", text))
+    assert [one.name for one in found.unknown] == ["policy.frob"]
+    assert "policy.hf_config_overrides.rope_theta" in {one.name for one in found.missing}
+    reasons = {one.name: one.reason for one in found.ignored}
+    assert reasons["policy.dtensor_cfg.cpu_offload"] == "policy.dtensor_cfg is not enabled"

@@ -150,3 +150,12 @@ def test_a_key_of_fsdp_of_another_release_raises_a_question() -> None:
 def test_a_fused_loss_keeps_its_logits(line: str, kept: str | None) -> None:
     values = settings(Olmo().translate("run.yaml", f"{JOB}{line}\n"))
     assert values.get("training.loss") == kept
+
+
+def test_a_rate_of_dropout_that_is_no_number_is_an_error() -> None:
+    found = Olmo().translate(
+        "run.yaml", JOB.replace("attention_dropout: 0.0", "attention_dropout: zorp")
+    )
+    assert [one.message for one in found.problems] == [
+        "`model.attention_dropout`: a number is expected"
+    ]

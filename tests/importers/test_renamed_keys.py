@@ -16,6 +16,11 @@ from parcost_formats.imports.translation import translate
 from parcost_formats.tools.keys import keys_of, releases
 
 from ..rows import try_each
+from .finetuning_files import ENGINE_SFT, OPENRLHF_SFT
+from .test_lingua import JOB as LINGUA
+from .test_nemo_rl import RL_MEGATRON, RL_SFT
+from .test_olmo import JOB as OLMO
+from .test_olmo_core import JOB as OLMO_CORE
 
 Run = Callable[..., Any]
 
@@ -207,6 +212,31 @@ FILES = {
             "distributed:\n  strategy: fsdp2\n  tp_size: 2\n  activation_checkpointing: true\n"
         ),
     ),
+    "lingua": ("lingua.yaml", LINGUA),
+    "llamafactory_v1": (
+        "v1.yaml",
+        (
+            "model: Qwen/Qwen3-4B\nmodel_class: llm\ntrain_dataset: data.yaml\nbf16: true\n"
+            "micro_batch_size: 1\nglobal_batch_size: 16\ncutoff_len: 2048\n"
+            "dist_config:\n  name: fsdp2\nlearning_rate: 1e-4\nkernel_config: {name: auto}\n"
+        ),
+    ),
+    "nemo_rl": ("sft.yaml", RL_SFT),
+    "nemo_rl with defaults": ("sft.yaml", f"defaults: ../../sft.yaml\n{RL_SFT}"),
+    "nemo_rl on Megatron": ("sft.yaml", RL_MEGATRON),
+    "olmo": ("olmo.yaml", OLMO),
+    "olmo_core": ("train.py", OLMO_CORE),
+    "openrlhf": ("run.sh", OPENRLHF_SFT),
+    "verl": (
+        "run.sh",
+        (
+            "torchrun --nnodes=1 --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer "
+            "data.train_batch_size=256 data.micro_batch_size_per_gpu=4 data.max_length=2048 "
+            "model.partial_pretrain=Qwen/Qwen2.5-7B model.enable_gradient_checkpointing=True "
+            "ulysses_sequence_parallel_size=2 use_remove_padding=true model.strategy=fsdp2\n"
+        ),
+    ),
+    "verl with its engine": ("run.sh", ENGINE_SFT),
 }
 _IMPORTERS: dict[str, Importer] = {
     name: found[1] for name, found in load().offers("importers").items()
@@ -218,7 +248,7 @@ _IMPORTERS: dict[str, Importer] = {
 @pytest.mark.parametrize("spoil", [renamings, strange_values])
 def test_no_spoiled_file_is_answered_in_silence(tool: str, spoil: Callable[..., Any]) -> None:
     name, text = FILES[tool]
-    importer = _IMPORTERS[tool]
+    importer = _IMPORTERS[tool.partition(" ")[0]]
     before = translate(importer, Source(name, text))
     assert before.blocks
     found = silent_answers(importer, Source(name, text), spoil)

@@ -48,7 +48,8 @@ def with_corrections(
     unknown, ignored = list(translation.unknown), list(translation.ignored)
     tried: set[tuple[str, str]] = set()
     now = _values(translation)
-    stated = {_letters(one.key) for _, one in paths(translation.blocks) if one.end}
+    read_keys = [one for _, one in paths(translation.blocks) if one.end and not one.assumption]
+    stated = {_letters(one.key) for one in read_keys}
     strange = [one for one in unknown if not is_key(one.name, keys)]
     for key in [*strange, *plain][:_MOST_KEYS]:
         found: list[ImportQuestion] = []

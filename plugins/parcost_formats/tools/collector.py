@@ -136,6 +136,16 @@ class SettingCollector:
             return None
         return number
 
+    def number(self, key: str, default: float | None = None) -> float | None:
+        """Return the number of a key; the default if it is missing or null."""
+        value = self.value(key, default)
+        if value is None or value == AUTO:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
+            self.problem(key, "a number is expected")
+            return None
+        return float(value)
+
     def switch(self, key: str) -> bool | None:
         """Return whether a key is on; None if it is missing."""
         value = self.value(key)

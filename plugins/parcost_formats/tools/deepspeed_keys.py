@@ -243,11 +243,19 @@ class DeepSpeedKeys:
         if found.switch(contiguous) is False:
             changes["contiguous_gradients"] = ("off", contiguous)
         group = self.key("zero_optimization.sub_group_size")
-        if (updated := found.whole(group)) and stage == 3:
+        updated = found.whole(group, least=0) if stage == 3 else None
+        if updated:
             changes["update_group"] = (digits(updated), group)
-        if changes:
+        own = f"framework {_OWN}_file extends {self._framework}"
+        if updated == 0:
+            why = (
+                "sub_group_size is 0: one tensor at a time, the embedding is assumed as the largest"
+            )
+            size = "training.model.vocabulary * training.model.hidden / layout.dp"
+            found.assume(own, "update_group", size, why)
+        if changes or updated == 0:
             for name, (value, key) in changes.items():
-                found.set(f"framework {_OWN}_file extends {self._framework}", name, value, key)
+                found.set(own, name, value, key)
             why = "the framework that this file changes"
             found.assume("training", "framework", f"{_OWN}_file", why)
 

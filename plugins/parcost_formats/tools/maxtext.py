@@ -94,7 +94,7 @@ def _model(found: SettingCollector, file: ImportFile) -> int | None:
 def _batch(found: SettingCollector, layout: MaxTextLayout) -> None:
     """Read the per-device batch; set the global batch and the micro-batch."""
     key, steps = "per_device_batch_size", found.whole("gradient_accumulation_steps") or 1
-    each = _number(found, key, 12.0)
+    each = found.number(key, 12.0)
     if each is not None:
         value = f"({each:g} * {steps} * cluster.devices) sequences"
         micro = Fraction(each) * layout.model_ranks / layout.micro_batches
@@ -113,18 +113,10 @@ def _batch(found: SettingCollector, layout: MaxTextLayout) -> None:
     length = found.copy("max_target_length", "training", "sequence")
     if length is None and "max_target_length" not in found:
         found.assume("training", "sequence", "2048", _why("max_target_length is 2048"))
-    rate = _number(found, "dropout_rate", 0.0)
+    rate = found.number("dropout_rate", 0.0)
     if rate and found.switch("enable_dropout") is not False:
         found.set("training", "dropout", "on", "dropout_rate")
     found.copy("num_vocab_tiling", "training", "loss_chunks")
-
-
-def _number(found: SettingCollector, key: str, usual: float) -> float | None:
-    value = found.value(key, usual)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
-        found.problem(key, "a number is expected")
-        return None
-    return float(value)
 
 
 _KINDS = {"float32": "4 B", "bfloat16": "2 B", "float16": "2 B", "fp32": "4 B", "bf16": "2 B"}

@@ -469,8 +469,8 @@ class _NeMoReader:
 
     def _dropout(self) -> None:
         key = self._key("hidden_dropout", _MODELS)
-        rate = 0 if key is None else self._found.value(key)
-        if key is not None and isinstance(rate, int | float):
+        rate = None if key is None else self._found.number(key)
+        if key is not None and rate is not None:
             self._found.set("training", "dropout", "on" if rate else "off", key)
 
     def _divide(self) -> None:

@@ -12,7 +12,6 @@ from parcost_formats.tools.collector import (
     SettingCollector,
     read_named_configuration,
 )
-from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys
@@ -55,16 +54,13 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
         raise error_at(place, message)
     if problems:
         return Translation(problems=problems)
-    switches = {key: entries.get(f"{key}enabled") for key in (_DTENSOR, _MEGATRON)}
-    chosen = [key for key, one in switches.items() if one is not None and one.value is True]
     found = SettingCollector(entries, _TABLE, job.assumed)
-    for one in (_DTENSOR, _MEGATRON):
-        found.switch(f"{one}enabled")
+    chosen = [one for one in (_DTENSOR, _MEGATRON) if found.switch(f"{one}enabled")]
     if len(chosen) == 2:
         found.problem(f"{_MEGATRON}enabled", "both backends are enabled, and NeMo RL takes one")
         return found.translation()
     if chosen == [_MEGATRON]:
-        return _add_lengths(_read_megatron(entries, job.assumed), entries)
+        return _add_lengths(_read_megatron(found, entries, job.assumed), entries)
     if not chosen:
         reason = "neither policy.dtensor_cfg nor policy.megatron_cfg is enabled"
         found.ask("layout.zero", reason, ("--set layout.zero=3", "--set layout.zero=1"))
@@ -154,6 +150,11 @@ def _read_job(found: SettingCollector) -> None:
         ("policy.max_total_sequence_length", "sequence", ""),
     ):
         found.copy(key, "training", name, unit)
+    _read_devices(found)
+
+
+def _read_devices(found: SettingCollector) -> None:
+    """Read the devices, and the switches of packing."""
     each, nodes = found.whole("cluster.gpus_per_node"), found.whole("cluster.num_nodes")
     if each is not None and nodes is not None:
         found.set("cluster", "devices", f"{nodes} * {each}", "cluster.num_nodes")
@@ -206,8 +207,13 @@ def _read_reduction(found: SettingCollector) -> None:
         found.assume("sharding", "accumulate", "whole", why)
 
 
-def _read_megatron(entries: Mapping[str, JsonEntry], assumed: Mapping[str, str]) -> Translation:
-    """Return the job of the Megatron backend, with the keys of Megatron-Bridge."""
+def _read_megatron(
+    found: SettingCollector, entries: Mapping[str, JsonEntry], assumed: Mapping[str, str]
+) -> Translation:
+    """Return the job of the Megatron backend, with the keys of Megatron-Bridge.
+
+    *found* has the keys that Megatron-Bridge does not get.
+    """
     sections: dict[str, JsonEntry] = {}
     names: dict[str, str] = {}
 
@@ -217,46 +223,49 @@ def _read_megatron(entries: Mapping[str, JsonEntry], assumed: Mapping[str, str])
             names[path] = key
 
     for key, path in _TABLE["paths"].items():
-        if key in entries:
-            add(path, key, entries[key].value)
+        if found.value(key) is not None:
+            add(path, key, found.value(key))
     key = f"{_MEGATRON}activation_checkpointing"
-    if key in entries and entries[key].value is True:
+    if found.switch(key):
         for path, value in _TABLE["checkpointing"].items():
             add(path, key, value)
     key = "policy.precision"
-    if key in entries and entries[key].value in ("bfloat16", "float16"):
-        add("model.bf16" if entries[key].value == "bfloat16" else "model.fp16", key, True)
-    narrow = entries.get(f"{_MEGATRON}fp8_cfg.enabled")
-    ignored: list[Option] = []
+    kind = found.word(key, {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"})
+    if kind is not None:
+        add("model.fp16" if kind == "fp16" else "model.bf16", key, kind != "fp32")
+    narrow = found.switch(f"{_MEGATRON}fp8_cfg.enabled")
     listed = _TABLE["megatron_ignored"]
-    for key, entry in entries.items():
+    for key in entries:
         plain = key.removeprefix(_MEGATRON)
         if plain == key or key in names.values() or plain in listed["switches"]:
             continue
         if is_listed(plain, listed["keys"]):
-            ignored.append(Option(name="", key=key, start=entry.start, end=entry.end))
+            found.ignore(key)
             continue
         for start, section in _TABLE["megatron_sections"].items():
             if plain.startswith(start):
                 inner = plain.removeprefix(start)
-                if section != "fp8" or (narrow is not None and narrow.value is True):
-                    add(f"{'model' if section == 'fp8' else section}.{inner}", key, entry.value)
+                if section != "fp8" or narrow:
+                    add(
+                        f"{'model' if section == 'fp8' else section}.{inner}", key, found.value(key)
+                    )
                 break
         else:
-            add(f"model.{plain}", key, entry.value)
+            add(f"model.{plain}", key, found.value(key))
     if sections.get("ddp.use_megatron_fsdp", JsonEntry(False, 0, 0)).value is not True:
         sections.pop("ddp.data_parallel_sharding_strategy", None)
-    recipe = read_sections(sections, names=names, assumed=assumed)
-    recipe.ignored += ignored
-    each, nodes = entries.get("cluster.gpus_per_node"), entries.get("cluster.num_nodes")
-    if each and nodes and isinstance(each.value, int) and isinstance(nodes.value, int):
-        texts = (str(each.value * nodes.value),)
-        recipe.devices = Option(
-            name="devices",
-            key="cluster.num_nodes",
-            texts=texts,
-            start=nodes.start,
-            end=nodes.end,
-            assumption=assumed.get("cluster.num_nodes", ""),
-        )
-    return translate_recipe(recipe)
+    for key in (*found.keys_below(_DTENSOR[:-1]), *found.keys_below("policy.optimizer")):
+        found.ignore(key, "policy.dtensor_cfg is not enabled")
+    _read_devices(found)
+    other = found.translation()
+    read = translate_recipe(read_sections(sections, names=names, assumed=assumed))
+    if problems := [*other.problems, *read.problems]:
+        return Translation(problems=sorted(problems, key=lambda one: one.start))
+    return evolve(
+        read,
+        blocks=[*read.blocks, *other.blocks],
+        ignored=[*read.ignored, *(one for one in other.ignored if one.name not in names.values())],
+        unknown=[*read.unknown, *other.unknown],
+        missing=[*read.missing, *other.missing],
+        questions=[*read.questions, *other.questions],
+    )

@@ -64,6 +64,11 @@ def _sharding(options: ToolOptions) -> None:
             )
     elif stage is not None and options.word("zero_stage", "0", "1", "2", "3") != "0":
         options.copy("zero_stage", "layout.zero", 1)
+        engine = options.lookup("deepspeed")
+        if engine is None or engine.text == "false":
+            why = f"`{stage.key}` is of Megatron-DeepSpeed, which reads it only with `--deepspeed`"
+            answers = [f"--set layout.zero={one}" for one in dict.fromkeys(("0", stage.text))]
+            draft.ask("layout.zero", f"{why}: add that flag, or choose", answers, stage)
     else:
         why = "no distributed optimizer: every rank keeps all of the optimizer state"
         options.default("use_distributed_optimizer", "layout.zero", "0", why)
