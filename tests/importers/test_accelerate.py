@@ -358,3 +358,16 @@ def test_keys_of_deepspeed_that_accelerate_does_not_read_are_listed() -> None:
     keys = {"zero_optimization.stage", "reduce_bucket_size", "stage3_prefetch_bucket_size"}
     listed = {one.removeprefix("deepspeed_config.") for one in names(found.missing)}
     assert listed == keys
+
+
+@pytest.mark.parametrize("command", ["show", "eval", "search"])
+def test_a_file_without_a_job_names_what_it_lacks(
+    run_command: Callable[..., Any], command: str
+) -> None:
+    """The bucket of the file is a number of gradients, whose size is of a block that it lacks."""
+    text = "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"
+    text += "deepspeed_config: {zero_stage: 3}\n"
+    done = run_command(command, "zero3.yaml", files={"zero3.yaml": text})
+    assert done.code == 2
+    assert "unknown-name" not in done.out + done.err
+    assert "missing: `cluster.device`, `cluster.fabric`, `training.model`" in done.out + done.err

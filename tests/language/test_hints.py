@@ -365,3 +365,13 @@ def test_errors_of_the_file_stand_beside_those_of_an_override() -> None:
 def test_a_whole_path_of_the_catalogue_leads_to_its_name(entry: str, help: str) -> None:
     found = diagnostics_of(cluster=f"cluster {{ devices = 64, fabric = {entry} }}")
     assert help in [d.help for d in found]
+
+
+def test_a_value_of_a_block_that_a_study_lacks_needs_the_block() -> None:
+    """No `let` is of help: the name is one of the language."""
+    with pytest.raises(SpecError) as error:
+        parcost.load_text("layout { tp = 2 * training.micro_batch }")[0].evaluate()
+    found = {one.message: one for one in error.value.diagnostics}
+    one = found["the study has no `training`, which `layout.tp` needs"]
+    assert one.id == "missing-block"
+    assert "write `training {" in str(one.help)

@@ -246,15 +246,19 @@ class NameResolver:
         return value
 
     def _unknown_name(self, node: s.Path, scope: Scope) -> Diagnostic:
+        missing, inner = node.parts[0].text, len(node.parts) > 1
+        type_ = self.binder.types.get(missing)
+        example = (type_.example if type_ is not None else "") or f"{missing} {{ ... }}"
+        help = f"write `{example}`"
         if not _is_written(node.span):
-            missing = node.parts[0].text
-            type_ = self.binder.types.get(missing)
-            example = (type_.example if type_ is not None else "") or f"{missing} {{ ... }}"
             message = f"the study has no `{missing}`, which the default of `{scope.name}` needs"
-            help = f"write `{example}`"
             return Diagnostic(
                 "missing-block", message, place=self.binder.module.source.name, help=help
             )
+        definitions = self.binder.definitions.table
+        if type_ is not None and inner and all(kind != missing for kind, _ in definitions):
+            message = f"the study has no `{missing}`, which `{scope.name}` needs"
+            return problem("missing-block", message, node.span, help=help)
         known = [*scope.module.lets, *scope.module.aliases, *self.binder.study_lets]
         for (kind, label), definition in self.binder.definitions.table.items():
             known += [label or kind]

@@ -165,7 +165,10 @@ class Scenario:
         Raises:
             SpecError: The scenario cannot be bound.
         """
-        return [study for _, study, _ in self._groups()]
+        try:
+            return [study for _, study, _ in self._groups()]
+        except SpecError as error:
+            raise self.explain(error) from error
 
     def evaluate(self, progress: Callable[[int, int], None] | None = None) -> Report:
         """Return the report of the scenario.

@@ -8,6 +8,7 @@ only help makes proposals. ``diagnostic_text`` prints them, and ``errors`` raise
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from enum import Enum
@@ -19,9 +20,11 @@ from parcost.records import frozen
 
 _FEW = 4  # names that a help line proposes
 _CLOSE = 0.6  # of the letters are those of a name that may be meant
+_CLOSE_WORDS = 0.7  # and, of several words, which share letters by chance
 _SAME = 0.85  # and of one that is all but equal
 _EQUAL = 0.9  # and of one that differs in a letter of a long name
 _DIGITS = {"1": "one", "2": "two", "3": "three", "4": "four"}
+_SEPARATOR = re.compile(r"\w[-_]\w")  # between words of a name
 _LONGEST = 500  # characters of foreign text
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
@@ -192,9 +195,17 @@ def nearest_names(name: str, known: Iterable[str], count: int, least: float = _C
 
     >>> nearest_names("1f1b", ["interleaved", "one_f_one_b", "gpipe"], 2)
     ['one_f_one_b']
+    >>> nearest_names("--zorp", ["--lr"], 1), nearest_names("--bf61", ["--bf16"], 1)
+    ([], ['--bf16'])
+    >>> nearest_names("gradient-checkpointing", ["pretrained-checkpoint"], 1)
+    []
     """
     names = list(known)
-    close = get_close_matches(name, names, n=count, cutoff=least)
+    if least == _CLOSE and _SEPARATOR.search(name):
+        least = _CLOSE_WORDS
+    plain = {other.lstrip("-"): other for other in names}
+    found = get_close_matches(name.lstrip("-"), plain, n=count, cutoff=least)
+    close = [plain[other] for other in found]
     if close or not any(digit in _DIGITS for digit in name):
         return close
     spelled = "_".join(_DIGITS.get(character, character) for character in name)
