@@ -409,3 +409,43 @@ def test_a_file_outside_of_the_repository_is_refused(
     done = run_command("diff", "main", "--", str(other))
     assert done.code == 2
     assert "is outside the repository" in done.err
+
+
+MEGATRON = (
+    "TP={}\ntorchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --tensor-model-parallel-size "
+    "$TP --num-layers 16 --hidden-size 2048 --ffn-hidden-size 8192 --num-attention-heads 32 "
+    "--seq-length 4096 --micro-batch-size 1 --global-batch-size 32 --bf16 --vocab-size 32000 "
+    "--attention-dropout 0 --hidden-dropout 0 --use-distributed-optimizer\n"
+)
+MACHINE = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+
+
+def test_directories_of_other_tools_are_jobs(run_command: Run) -> None:
+    """The model is in a file of its own, which is the same in both; a README is not read."""
+    config = {"model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192}
+    config |= {"num_hidden_layers": 16, "num_attention_heads": 32, "vocab_size": 32000}
+    files = {
+        f"{folder}/{name}": text
+        for folder, degree in (("old", 2), ("new", 4), ("also", 2))
+        for name, text in (
+            ("config.json", json.dumps(config)),
+            ("run.sh", MEGATRON.format(degree)),
+            ("labels.json", "[1, 2]"),
+        )
+    }
+    (study,) = data(run_command, "old", "new", *MACHINE, files=files)["studies"]
+    changes = {one["name"]: (one["before"], one["after"]) for one in study["attributes"]}
+    assert changes["layout.tp"] == ("2", "4")
+    found = data(run_command, "old", "also", *MACHINE, files=files)
+    assert not found["studies"]
+    assert len(found["same"]) == 1
+    done = run_command("check", "old", files=files)
+    assert "name the files of other tools, such as old/config.json old/labels.json" in done.out
+
+
+def test_a_script_that_another_one_sources_makes_a_difference(run_command: Run) -> None:
+    script = "source ./degree.sh\n" + MEGATRON.partition("\n")[2]
+    files = {f"{one}/run.sh": script for one in ("old", "new")}
+    files |= {"old/degree.sh": "TP=2\n", "new/degree.sh": "TP=4\n"}
+    (study,) = data(run_command, "old/run.sh", "new/run.sh", *MACHINE, files=files)["studies"]
+    assert "layout.tp" in {one["name"] for one in study["attributes"]}

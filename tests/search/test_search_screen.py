@@ -79,6 +79,32 @@ def test_the_default_page_fits_a_terminal(run: Run, text: str, flags: tuple[str,
     assert "Excluded: " in out
 
 
+@pytest.mark.slow
+def test_the_default_page_of_a_job_of_another_tool_fits_a_terminal(
+    run_command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notes of the framework and a longer command leave room for fewer layouts."""
+    monkeypatch.setenv("COLUMNS", "80")
+    config = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336}
+    config |= {"num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 128256}
+    script = (
+        "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --tensor-model-parallel-size 2 "
+        "--sequence-parallel --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 "
+        "--num-attention-heads 32 --swiglu --normalization RMSNorm --disable-bias-linear --bf16 "
+        "--seq-length 8192 --micro-batch-size 1 --global-batch-size 128 --vocab-size 128256 "
+        "--untie-embeddings-and-output-weights --use-distributed-optimizer "
+        "--attention-dropout 0 --hidden-dropout 0 --use-flash-attn\n"
+    )
+    files = {"config.json": json.dumps(config), "run.sh": script}
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    done = run_command("search", "config.json", "run.sh", *machine, files=files)
+    assert done.code == 0, done.err
+    assert "Reproduce #1" in done.out
+    lines = done.out.splitlines()
+    assert len(lines) <= 40, done.out
+    assert sum(line.endswith(("  a", "  b", "  c", "  d")) for line in lines) >= 3
+
+
 MEGATRON = DENSE.replace("training {", "training { framework = megatron_core,")
 FEW = ("--axes", "tp,zero", "--over", "tp=1,2", "--over", "zero=1,2")
 

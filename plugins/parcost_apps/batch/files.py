@@ -19,6 +19,7 @@ from parcost.system.files import project_root, real_path, split_recipe
 from parcost_formats.rendering.rejection import Rejection, reject
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
+_FOREIGN = (".json", ".py", ".sh", ".sbatch", ".slurm", ".toml", ".yaml", ".yml")
 _ANY = rf"\*\*(?:{_SEPARATOR}+|$)"
 _ANY_FOLDERS = re.compile(rf"(?:^|(?<={_SEPARATOR}))(?:{_ANY})+")
 
@@ -52,6 +53,15 @@ def specs(named: Iterable[str], reading: ImportOptions = PLAIN) -> Iterator[Spec
             yield Rejection(path=name, diagnostics=error.diagnostics)
 
 
+def foreign_files(folder: Path) -> list[str]:
+    """Return the files in a directory that may be of another tool; none beside a spec below it."""
+    if not folder.is_dir() or _files_below(folder):
+        return []
+    inside = (one for one in sorted(folder.iterdir()) if not one.name.startswith("."))
+    paths = [str(one) for one in inside if one.suffix in _FOREIGN and one.is_file()]
+    return [one.path for one in _regular_within(folder, paths) if isinstance(one, Spec)]
+
+
 def is_several(named: Iterable[str]) -> bool:
     """Return whether *named* may stand for more than one file."""
     names = list(named)
@@ -72,7 +82,9 @@ def _specs_of(name: str, reading: ImportOptions) -> Iterator[Spec | Rejection]:
         found = _files_below(path)
         yield from _regular_within(path, found)
         if not found:
-            yield reject(name, "empty-directory", f"there is no `.par` file in `{name}`")
+            message, others = f"there is no `.par` file in `{name}`", " ".join(foreign_files(path))
+            help = f"name the files of other tools, such as {others[:200]}" if others else None
+            yield reject(name, "empty-directory", message, help)
     elif _is_pattern(name):
         found = _distinct_paths(path for path in _matches(name) if path.endswith(".par"))
         yield from _regular_within(_fixed_part(name), found)

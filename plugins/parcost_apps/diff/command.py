@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,12 +14,13 @@ from parcost.language.escapes import quote_word
 from parcost_apps import options
 from parcost_apps.cli.messages import Reporter, write_message
 from parcost_apps.cli.output_files import OutputFile
-from parcost_apps.options.jobs import is_one_job
+from parcost_apps.options.jobs import directory_job, is_one_job
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parcost.contract.importers import ImportOptions
+    from parcost.engine.session import Session
     from parcost_apps.diff.studies import Difference, Side
     from parcost_apps.diff.thresholds import Threshold
 
@@ -55,11 +56,11 @@ def command(
 ) -> int:
     """Compare two versions of specs: attributes, time and memory, term by term.
 
-    A and B are files or directories. A git revision is compared with the working tree, or
-    with a second revision: `parcost diff main -- specs/`. `main...topic` compares topic with the
-    commit at which it left main. A single file, or several files of one
-    job of other tools, is compared with itself changed by --set. Jobs that do not fit are
-    compared too.
+    A and B are files or directories, of specs or of one job of other tools. A git revision is
+    compared with the working tree, or with a second revision: `parcost diff main -- specs/`.
+    `main...topic` compares topic with the commit at which it left main. A single file, or
+    several files of one job of other tools, is compared with itself changed by --set. Jobs that
+    do not fit are compared too.
     """
     from attrs import evolve
 
@@ -74,7 +75,7 @@ def command(
         reading = evolve(reading, files=(*sides[1:], *reading.files))
         sides = sides[:1]
     with ExitStack() as stack:
-        before, after = _sides(sides, values, reading, stack)
+        before, after = _sides(sides, values, reading, stack, lambda: session)
         found = differences(before, after, session, study)
     Reporter()([*dict.fromkeys(d for _, one in found.rejections for d in one.diagnostics)])
     with OutputFile(out) as target:
@@ -104,7 +105,11 @@ def _thresholds(limits: Sequence[str]) -> Iterator[Threshold]:
 
 
 def _sides(
-    names: Sequence[str], values: Mapping[str, str], reading: ImportOptions, stack: ExitStack
+    names: Sequence[str],
+    values: Mapping[str, str],
+    reading: ImportOptions,
+    stack: ExitStack,
+    session: Callable[[], Session],
 ) -> tuple[Side, Side]:
     """Return the two sides: two paths, two revisions, or a file with and without overrides."""
     from parcost_apps.diff.revisions import is_revision, merge_base, repository_paths
@@ -121,17 +126,20 @@ def _sides(
                 f"and after `--set`, write `parcost diff {quote_word(first)} {given}`"
             )
         if rest:
-            return (
-                Side(title=first, paths=[first], overrides=values, reading=reading),
-                Side(title=rest[0], paths=rest, overrides=values, reading=reading),
+            jobs = [(title, *directory_job(title, reading, session)) for title in names]
+            before, after = (
+                Side(title=title, paths=paths, overrides=values, reading=own)
+                for title, paths, own in jobs
             )
+            return before, after
         if not values:
             raise click.UsageError("name two files, a revision and files, or a file and --set")
-        job = ", ".join([first, *reading.files])
+        files, reading = directory_job(first, reading, session)
+        job = ", ".join([*files, *reading.files])
         title = f"{job} with {', '.join(f'{k} = {v}' for k, v in values.items())}"
         return (
-            Side(title=job, paths=[first], completing=values, reading=reading),
-            Side(title=title, paths=[first], overrides=values, reading=reading),
+            Side(title=job, paths=files, completing=values, reading=reading),
+            Side(title=title, paths=files, overrides=values, reading=reading),
         )
     old, dots, new = first.partition("..." if "..." in first else "..")
     for revision in filter(None, (old, new)):

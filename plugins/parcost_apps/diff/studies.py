@@ -18,7 +18,7 @@ from parcost.records import record
 from parcost.report.report import Report
 from parcost_apps.batch.scenarios import is_skipped, scenarios
 from parcost_apps.diff.changes import StudyChange, compare
-from parcost_formats.imports.questions import unset_attributes
+from parcost_formats.imports.questions import spec_of, unset_attributes
 from parcost_formats.rendering.rejection import Rejection, attempt
 
 Key = tuple[str, str]  # the file of a study below the side's paths, and its name
@@ -140,7 +140,7 @@ def _report(
 
 
 def _texts(scenario: Scenario) -> tuple[object, ...]:
-    """Return all inputs of an evaluation: the texts of files, and the overrides."""
+    """Return all inputs of an evaluation: the texts of specs, and the overrides."""
     modules: dict[int, Module] = {}
     left = [scenario.module]
     while left:
@@ -150,7 +150,7 @@ def _texts(scenario: Scenario) -> tuple[object, ...]:
             left += [*module.merged, *module.aliases.values()]
             left += [other for other, _, _ in module.imported_blocks]
     values = {name: node.value for name, node in scenario.overrides.items()}
-    return scenario.name, [module.source.text for module in modules.values()], values
+    return scenario.name, [spec_of(module.source) for module in modules.values()], values
 
 
 def _below(path: str, root: str) -> str:

@@ -59,6 +59,32 @@ def join_specs(
     return (paths[0],), evolve(reading, files=(*paths[1:], *reading.files))
 
 
+def directory_job(
+    name: str, reading: ImportOptions, session: Callable[[], Session]
+) -> tuple[tuple[str, ...], ImportOptions]:
+    """Return the files to read, and the options, if *name* is a directory of a job's files."""
+    from parcost_apps.batch.files import foreign_files
+
+    files = [one for one in foreign_files(Path(name)) if _is_recognized(one, session())]
+    if not files:
+        return (name,), reading
+    return join_specs(files, reading, session, only=False)
+
+
+def _is_recognized(path: str, session: Session) -> bool:
+    """Return whether an importer reads a file."""
+    from parcost.binding import sources
+    from parcost.language.errors import SpecError
+    from parcost_formats.imports.reader import importers_of
+    from parcost_formats.imports.translation import importer_for
+
+    try:
+        importer_for(path, sources.read(Path(path), path).text, importers_of(session))
+    except SpecError:
+        return False
+    return True
+
+
 def is_one_job(
     paths: Sequence[str], reading: ImportOptions, session: Callable[[], Session]
 ) -> bool:

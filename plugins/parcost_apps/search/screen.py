@@ -12,7 +12,7 @@ from string import ascii_lowercase
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.language import numbers
 from parcost.report.verdict import verdict
 from parcost.search.result import plain_value
@@ -33,6 +33,7 @@ from parcost_apps.search.report import (
 )
 from parcost_formats.rendering.columns import column
 from parcost_formats.rendering.job import job_table
+from parcost_formats.rendering.text import draw
 
 if TYPE_CHECKING:
     from parcost.search.result import SearchResult
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from parcost_apps.search.sensitivity import Neighbour
 
 _ROWS = 8  # of the best layouts, unless the user asks for a number
-_ROWS_OF_CUTS = 4  # where the cut takes a second line; one fewer if settings differ
-_SETS = 3  # of settings without a column
+_LEAST_ROWS = 3  # as far as the page has more lines
+_LINES = 40
 _REASONS = 3  # layouts whose longer terms are listed
 _TERMS = 2
 _WIDTH = 76
@@ -59,8 +60,27 @@ def search_screen(
     rows: int | None = None,
     front: bool = False,
 ) -> Iterator[Item]:
-    """Yield the default page of a search, with *rows* of the best layouts, and the *front*."""
-    shown = best[:rows] if rows else _first_rows(best, space)
+    """Yield the default page of a search, with *rows* of the best layouts, and the *front*.
+
+    Without *rows* it has as many as fit the page.
+    """
+    shown = best[: rows or _ROWS]
+    while not rows and len(shown) > _LEAST_ROWS:
+        if draw([*_items(space, found, best, shown, near)], Paper()).count("\n") <= _LINES:
+            break
+        shown = shown[:-1]
+    yield from _items(space, found, best, shown, near, front=front)
+
+
+def _items(
+    space: Space,
+    found: SearchResult,
+    best: Sequence[RankedLayout],
+    shown: Sequence[RankedLayout],
+    near: Sequence[Neighbour],
+    *,
+    front: bool = False,
+) -> Iterator[Item]:
     yield Heading(space.scenario.name, 1, aside=space.scenario.path)
     yield Line(_summary(found, best[0]), "strong")
     yield from layout_counts(found, brief=True)
@@ -81,19 +101,6 @@ def search_screen(
         if fault not in found.faults:
             yield Line(fault, "bad")
     yield Line(_count_exclusions(found, len(best) - len(shown)), "faint")
-
-
-def _first_rows(best: Sequence[RankedLayout], space: Space) -> Sequence[RankedLayout]:
-    """Return the best layouts, up to a limit of rows and of different settings."""
-    words = [path for path, value in best[0].layout.values.items() if isinstance(value, str)]
-    found: list[RankedLayout] = []
-    cut = any(_values(space, entry)[path] for entry in best[:_ROWS] for path in _cuts(space))
-    for entry in best[: _ROWS_OF_CUTS if cut else _ROWS]:
-        found.append(entry)
-        sets = len({_settings(space, x.layout.values, words) for x in found})
-        if sets > _SETS or (cut and sets > 1 and len(found) == _ROWS_OF_CUTS):
-            return found[:-1]
-    return found
 
 
 def _summary(found: SearchResult, first: RankedLayout) -> str:

@@ -35,13 +35,14 @@ class ToolSource(ForeignSource):
 
     *needs* maps attributes that such files may lack to the importer that has options for them.
     *unknown* are settings that decide the cost and are not known. *others* are further files of the
-    job.
+    job. *spec* is the spec that all files of the job are read as.
     """
 
     settings: Sequence[tuple[str, ImportedValue]] = field(default=(), repr=False)
     needs: Mapping[str, Importer] = field(factory=dict, repr=False)
     unknown: Sequence[ImportQuestion] = field(default=(), repr=False)
     others: Sequence[ToolSource] = field(default=(), repr=False)
+    spec: str = field(default="", repr=False)
 
     def remark(self, offset: int) -> str:
         """Return a note with the attribute that was read at *offset*, or ""."""
@@ -129,6 +130,11 @@ def _exact(question: ImportQuestion, source: ToolSource) -> ImportQuestion:
 
 def _is_within(diagnostic: Diagnostic, source: Source) -> bool:
     return all(label.span.source.name == source.name for label in diagnostic.labels)
+
+
+def spec_of(source: Source) -> str:
+    """Return the text of a spec, or the spec as which the files of a foreign job are read."""
+    return source.spec if isinstance(source, ToolSource) else source.text
 
 
 def unset_attributes(module: Module, names: Iterable[str], plugins: Plugins) -> set[str]:

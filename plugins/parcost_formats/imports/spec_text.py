@@ -51,6 +51,8 @@ def parse_job(job: ImportedJob, given: Collection[str] = ()) -> ForeignFile:
         PluginError: An importer writes an invalid spec.
     """
     settings = list(_settings(job.translation.blocks))
+    lines = list(spec_lines(job.translation))
+    spec = "\n".join(line.text for line in lines)
     sources: dict[str, ToolSource] = {}
     for file in reversed(job.files):
         name = file.source.name
@@ -62,10 +64,10 @@ def parse_job(job: ImportedJob, given: Collection[str] = ()) -> ForeignFile:
             _needs(job.files),
             file.translation.questions,
             list(sources.values())[::-1],
+            spec,
         )
     first = sources[job.files[0].source.name]
-    lines = list(spec_lines(job.translation))
-    tree, errors = parse(Source(first.name, "\n".join(line.text for line in lines)))
+    tree, errors = parse(Source(first.name, spec))
     if errors:
         names = ", ".join(f"`{file.importer.name}`" for file in job.files)
         raise PluginError(f"importer {names} wrote: {errors[0].message}")
