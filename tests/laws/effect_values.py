@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from block_values import OF_A_BLOCK
+
 #: A framework of its own for a study.
 _FRAMEWORK = 'framework own {{ version = "1"\n{} }}\ntraining {{ framework = own }}\n'
 
@@ -97,6 +99,7 @@ _NARROW_BASE = "precision recipe { narrow = fp8, cast = 1 B, weight_cast = 1 B }
 
 #: Attributes that matter beside others: a base, and what is laid over it before and after.
 BESIDE: Mapping[str, tuple[str, str, str]] = {
+    **OF_A_BLOCK,
     "cluster.device": (
         "dense",
         "device other extends h100_sxm { memory_bandwidth = 1 TB/s }",

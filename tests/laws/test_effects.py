@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -64,8 +64,19 @@ def laid_over(base: str, more: str) -> Spec:
     return spec
 
 
+#: What of a report is compared, the cheapest first: most attributes change a figure.
+FIGURES, DETAILS, SECTIONS = DEPTHS = range(3)
+
+
+class Effects(NamedTuple):
+    """All that a spec's report says to a depth, and what it warns of as without effect."""
+
+    found: tuple[Any, ...]
+    unread: str
+
+
 @cache
-def effects(text: str, *, sections: bool) -> tuple[Any, ...] | None:
+def effects(text: str, depth: int) -> Effects | None:
     """Return all that a spec's report says, None where it may not run."""
     try:
         (scenario,) = SESSION.load_text(text)
@@ -74,8 +85,10 @@ def effects(text: str, *, sections: bool) -> tuple[Any, ...] | None:
         return None
     if not result.legal:
         return None
-    found: list[Any] = [(d.id, d.message) for d in result.diagnostics]
-    found += [(f.name, encode_plain(f.value)) for _, f in (*result.figures, *result.details)]
+    unread = [d for d in result.diagnostics if d.id == "no-effect"]
+    found: list[Any] = [(d.id, d.message) for d in result.diagnostics if d not in unread]
+    figures = (*result.figures, *(result.details if depth >= DETAILS else ()))
+    found += [(f.name, encode_plain(f.value)) for _, f in figures]
     found += [
         (
             i.name,
@@ -91,10 +104,10 @@ def effects(text: str, *, sections: bool) -> tuple[Any, ...] | None:
             (o.name, encode_plain(o.exposed), encode_plain(o.hidden)) for o in result.outcome.ledger
         ]
         found += [(m.name, encode_plain(m.bytes_)) for m in result.outcome.memory_lines]
-    if sections:
+    if depth == SECTIONS:
         found += [(s.title, repr(s.rows), repr(s.notes)) for _, s in result.sections]
     scenario.release()
-    return tuple(found)
+    return Effects(tuple(found), " ".join(d.message for d in unread))
 
 
 def encode_plain(value: Any) -> bytes:
@@ -112,35 +125,43 @@ def places() -> Mapping[str, Sequence[tuple[str, Place, Field]]]:
 
 
 def has_effect(name: str) -> bool:
-    """Return whether some value of an attribute changes a report."""
+    """Return whether some value of an attribute changes a report.
+
+    A warning that it has no effect is no change.
+    """
     if name in BESIDE or name in SKETCHES:
         base, before, after = BESIDE[name] if name in BESIDE else SKETCHES[name]
         texts = [
             laid_over(base, more).text if name in BESIDE else base.replace("@", more)
             for more in (before, after)
         ]
-        for sections in (False, True):  # which take most of the time
-            one, other = (effects(text, sections=sections) for text in texts)
-            assert None not in (one, other), (name, texts)
-            if one != other:
+        for depth in DEPTHS:
+            one, other = (effects(text, depth) for text in texts)
+            assert one is not None, (name, texts)
+            assert other is not None, (name, texts)
+            if one.found != other.found:
                 return True
         return False
     return any(
-        changed not in (None, effects(bases()[base].text, sections=sections))
-        for sections in (False, True)
+        _is_changed(base, place, name, field, depth)
+        for depth in DEPTHS
         for base, place, field in places()[name]
-        for changed in _changes(base, place, name, field, sections=sections)
     )
 
 
-def _changes(
-    base: str, place: Place, name: str, field: Field, *, sections: bool
-) -> Iterator[tuple[Any, ...] | None]:
-    spec = bases()[base]
+def _is_changed(base: str, place: Place, name: str, field: Field, depth: int) -> bool:
+    """Return whether some value of an attribute changes the report of a base."""
+    spec, attribute = bases()[base], name.rpartition(".")[2]
+    before = effects(spec.text, depth)
     for value in GENERATOR.values(spec, field):
-        yield effects(
-            spec.with_value(place, name.rpartition(".")[2], value).text, sections=sections
-        )
+        after = effects(spec.with_value(place, attribute, value).text, depth)
+        if after is None:
+            continue
+        if before is None or after.found != before.found:
+            return True
+        if f".{attribute}`" in after.unread:
+            return False  # no other value is read either
+    return False
 
 
 def without_effect(names: Sequence[str]) -> list[str]:
