@@ -344,3 +344,19 @@ def test_a_file_over_the_limit_of_a_spec_is_left_out(repository: Path) -> None:
     entries = entry("100644", "a.par", small) + entry("100644", "b.bin", large)
     with revisions.files_of(commit(repository, write_tree(repository, entries))) as folder:
         assert [path.name for path in folder.iterdir() if path.is_file()] == ["a.par"]
+
+
+def test_an_object_in_several_places_is_read_once(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A blob that is loose and in two packs changes nothing of what is printed."""
+    main(["diff", "HEAD", "--", "a.par"])
+    alone = capsys.readouterr()
+    git(repository, "repack", "-q", "-a")
+    blob = git(repository, "rev-parse", "HEAD:a.par")
+    git(repository, "pack-objects", "-q", ".git/objects/pack/again", given=f"{blob}\n".encode())
+    assert loose_object(repository / ".git", blob).exists()
+    assert len(list((repository / ".git/objects/pack").glob("*.pack"))) == 2
+    main(["diff", "HEAD", "--", "a.par"])
+    assert capsys.readouterr() == alone
+    assert "a.par" in alone.out
