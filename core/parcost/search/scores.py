@@ -147,7 +147,7 @@ class Scores:
         return self._bounds[place, index]
 
     def _serial_rows(self, place: int, index: int) -> Iterator[tuple[Pass, bool, Any, Any]]:
-        """Yield serial work as :meth:`SerialWork.sums`, with counts by virtual stage."""
+        """Yield the sums of :class:`SerialWork`, with counts by virtual stage."""
         _, stages = self._sizes(place, index)
         for pass_, kernels, row, times in self._sums[place]:
             seconds = self._select_schedule(times, index)
