@@ -25,6 +25,9 @@ def _is_limit(value: Any) -> bool:
     return isinstance(value, Limit) and isinstance(value.says, str)
 
 
+#: Names of the columns that the rows of every search have in charts; the first one is also the
+#: objective of a search that names none.
+STEP_TIME, MEMORY = "step_time", "memory"
 _CHOICES = items(_is_choice, "", "no number and no word")
 _LIMITS = items(_is_limit, "the limit ", "which is not a limit, or has no text")
 _KEEP = bounds(1, inf, "which is not a number of layouts")

@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 
     from parcost.numeric import Real
 
+COMPUTE = "compute"
+#: Resources that the kernels of a device keep busy; all others are links and hosts.
+KERNELS = (COMPUTE, "hbm")
+
 Pass = Literal["F", "B", "W", "R"]
 Moment = Literal["forward", "backward", "loss", "end_of_backward", "optimizer", "gather"]
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
@@ -244,7 +248,7 @@ class Term(Record):
     name: str
     seconds: Real = field(converter=plain_number, metadata=AMOUNT)
     formula: Formula = NO_FORMULA
-    resource: str = field(default="compute", metadata=_RESOURCE)
+    resource: str = field(default=COMPUTE, metadata=_RESOURCE)
     bytes_: Real = field(default=0.0, metadata=AMOUNT)
     cause: str = ""
 

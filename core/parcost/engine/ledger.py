@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from parcost.contract.formulas import Formula, formula
 from parcost.contract.outcome import BUBBLE, OTHER, LedgerLine
-from parcost.contract.terms import Edge, Once, Work
+from parcost.contract.terms import COMPUTE, Edge, Once, Work
 from parcost.engine.load import Load
 from parcost.engine.maxima import MaximumChoice, columns, total
 from parcost.engine.pairs import PlanPairs
@@ -85,7 +85,7 @@ def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> LedgerLine:
         exposed=m * (work.slowdown * covered),
         hidden=0.0,
         pass_=work.pass_,
-        resource="compute",
+        resource=COMPUTE,
         formula=formula(
             "m kappa t",
             m=m,
@@ -230,7 +230,7 @@ def _slowdown_once(term: Once, found: GroupCost, i: int, plugin: Plugin) -> Ledg
         exposed=found.slowdown[i],
         hidden=found.made_up[i],
         pass_=term.when,
-        resource="compute",
+        resource=COMPUTE,
         formula=formula(
             "kappa t",
             kappa=term.slowdown,

@@ -6,13 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from attrs import field
 
-from parcost.contract.terms import Pass, Work
+from parcost.contract.terms import KERNELS, Pass, Work
 from parcost.engine.maxima import total
 from parcost.numeric import Real, maximum
 from parcost.records import record, replace_values
-
-#: What the kernels of a device keep busy; everything else is communication.
-KERNELS = ("compute", "hbm")
 
 
 @record(kw_only=True, eq=False)

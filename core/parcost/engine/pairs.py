@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from parcost.contract.terms import Work
-from parcost.engine.load import KERNELS, Load
+from parcost.contract.terms import KERNELS, Work
+from parcost.engine.load import Load
 from parcost.engine.maxima import total
 from parcost.engine.replay import PipelinePlan
 from parcost.numeric import Real, any_of, maximum, where

@@ -27,8 +27,8 @@ from typing import Literal
 from attrs import evolve
 
 from parcost.contract.queries import key_of
-from parcost.contract.terms import Once, Work
-from parcost.engine.load import KERNELS, Load
+from parcost.contract.terms import KERNELS, Once, Work
+from parcost.engine.load import Load
 from parcost.engine.maxima import MaximumChoice, columns, find_maximum, total
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import PipelinePlan, Timeline

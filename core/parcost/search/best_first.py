@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve, field, frozen
 
-from parcost.contract.searches import Limit, Objective
+from parcost.contract.searches import STEP_TIME, Limit, Objective
 from parcost.search.bounds import LayoutBounds
 from parcost.search.complexity import sort_by_complexity
 from parcost.search.failures import objective_of
@@ -60,7 +60,7 @@ class SearchRequest:
     computed when it is read, by a second search.
     """
 
-    objective: str = "step_time"
+    objective: str = STEP_TIME
     keep: int = 10
     budget_seconds: float = 60.0
     careful: bool = False

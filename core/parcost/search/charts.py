@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.charts import Chart, PointFigure, PointTable
+from parcost.contract.searches import MEMORY, STEP_TIME
 from parcost.language.diagnostics import Severity
 from parcost.language.errors import SpecError
 from parcost.report.charts import formula_text
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
     from parcost.search.result import SearchResult
 
-_STEP, _MEMORY = "step_time", "memory"
 _BOUND = "a bound from below, which was enough to leave the layout out"
 
 
@@ -35,7 +35,7 @@ def point_table(found: SearchResult) -> PointTable:
     first = found.best[0].result
     figures = {figure.name: figure for _, figure in first.figures} if first is not None else {}
     described = {own.name: PointFigure(title=own.title, unit=own.unit, largest=own.largest)}
-    for name, title, unit in ((_STEP, "step time", "s"), (_MEMORY, "memory", "GiB")):
+    for name, title, unit in ((STEP_TIME, "step time", "s"), (MEMORY, "memory", "GiB")):
         described.setdefault(name, PointFigure(title=title, unit=unit))
     for name, known in described.items():
         if name in figures:
@@ -67,8 +67,8 @@ def _row(
 ) -> dict[str, Any]:
     return {
         **{name: plain_value(value) for name, value in values.items()},
-        _STEP: seconds,
-        _MEMORY: bytes_,
+        STEP_TIME: seconds,
+        MEMORY: bytes_,
         own.name: float(own.value(own.cost(seconds))),
         "feasible": True,
         "reason": "",

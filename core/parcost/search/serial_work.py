@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parcost.contract.pipelines import Times
-from parcost.contract.terms import Edge, Once, Pass, Work
+from parcost.contract.terms import KERNELS, Edge, Once, Pass, Work
 from parcost.engine.bounds import lower_bound
-from parcost.engine.load import KERNELS
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from parcost.contract.terms import KERNELS
 from parcost.contract.traces import COMPUTE_STREAM
-from parcost.engine.load import KERNELS
 
 ROUNDING = 1e-9  # of a pass or a step: less is not a time
 ONCE = "once per step"
