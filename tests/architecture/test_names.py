@@ -92,6 +92,7 @@ NAMES = {
 }
 #: Beginnings of questions, which end in a participle: ``is_shared``.
 _QUESTIONS = ("is_", "may_be_", "test_")
+LONGEST, MOST_LONG = 60, 8  # lines of a function; functions that have more
 _SHORT = ("at", "forget", "note", "of")
 
 
@@ -168,3 +169,16 @@ def test_tests_are_named_by_their_assertions() -> None:
         if VAGUE.intersection(words(name).split("_"))
     ]
     assert not bad, "\n".join(bad)
+
+
+def test_few_functions_are_long() -> None:
+    """Commands are long by their parameters and their help."""
+    long = [
+        f"{path.relative_to(ROOT)}:{statement.lineno}: {statement.name}"
+        for folder in PRODUCT
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for statement in find_statements(parse_file(path))
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and (statement.end_lineno or 0) - statement.lineno >= LONGEST
+    ]
+    assert len(long) <= MOST_LONG, "\n".join(long)

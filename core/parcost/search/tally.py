@@ -88,10 +88,7 @@ def result_of(
     verdicts = Counter(tally.verdicts)
     evaluated = [_evaluate(space, layout.values, objective) for layout in ranked]
     faults += [fault.line for one in evaluated for fault in one.result.faults]
-    for layout, one in zip(ranked, evaluated, strict=True):
-        if not _agree(layout, one):
-            failed = plugin_failures(space, faults)
-            raise SpecError(failed or [disagreement(space, layout.values)])
+    _require_agreement(space, ranked, evaluated, faults)
     if any(one.rule_errors for one in evaluated) and not (careful or tally.interrupted):
         raise RejectedLayoutError
     verdicts.update(rule for one in evaluated for rule in one.rule_errors)
@@ -125,6 +122,19 @@ def result_of(
         interrupted=tally.interrupted,
         seconds=time.monotonic() - start,
     )
+
+
+def _require_agreement(
+    space: Space,
+    ranked: Sequence[SearchedLayout],
+    evaluated: Sequence[LayoutEvaluation],
+    faults: Sequence[str],
+) -> None:
+    """Raise if the search and an evaluation give a layout different numbers."""
+    for layout, one in zip(ranked, evaluated, strict=True):
+        if not _agree(layout, one):
+            failed = plugin_failures(space, faults)
+            raise SpecError(failed or [disagreement(space, layout.values)])
 
 
 def _reasons(space: Space, tally: Tally, verdicts: Counter[str]) -> Sequence[Diagnostic]:

@@ -92,19 +92,26 @@ def importer_for(
     for one in started:
         if any(_call(it, it.recognizes, one.name, one.text) for it in importers.values()):
             return importer_for(one.name, one.text, importers)
+    raise _unknown_format(file, importers, started)
+
+
+def _unknown_format(
+    file: ImportFile, importers: Mapping[str, Importer], started: Sequence[ImportFile]
+) -> SpecError:
+    """Return the error of a file that no importer recognizes; it starts the files *started*."""
     missing = [*dict.fromkeys(one.name for one in started if not one.text)]
     help = (
         "choose a format of `parcost import --list` with --from NAME; for a job of another tool, "
         "write a spec, or evaluate its `config.json` with options"
     )
-    message = f"`{name}` is not a spec, and its format was not recognised"
+    message = f"`{file.name}` is not a spec, and its format was not recognised"
     if missing:
-        message = f"`{name}` starts another file, which has the job: {list_names(missing)}"
+        message = f"`{file.name}` starts another file, which has the job: {list_names(missing)}"
         help = (
-            f"put `{missing[0]}` into the folder of `{name}`, or evaluate `{missing[0]}` with "
+            f"put `{missing[0]}` into the folder of `{file.name}`, or evaluate `{missing[0]}` with "
             "--set for the values that the command changes"
         )
-        if there := [one for one in missing if neighbor(one) is not None]:
+        if there := [one for one in missing if file.neighbor(one) is not None]:
             others = [f"`{one}`" for one in there[1:]]
             changing = " and ".join([", ".join(others[:MOST_NAMES]), "the command"][not others :])
             verb = "change" if others else "changes"
@@ -112,17 +119,17 @@ def importer_for(
     elif why := next(
         filter(None, (_call(it, it.explain, file) for it in importers.values())), None
     ):
-        place = Span(Source(name, text), why.start, why.end)
-        raise SpecError([problem("not-a-spec", why.message, place, help=why.help or help)])
+        place = Span(Source(file.name, file.text), why.start, why.end)
+        return SpecError([problem("not-a-spec", why.message, place, help=why.help or help)])
     else:
 
         def recognizes(importer: Importer, changed: str) -> bool:
-            return _call(importer, importer.recognizes, name, changed)
+            return _call(importer, importer.recognizes, file.name, changed)
 
-        if candidates := find_candidates(name, text, importers, recognizes):
-            said, help = describe(candidates, list_keys(name, text))
+        if candidates := find_candidates(file.name, file.text, importers, recognizes):
+            said, help = describe(candidates, list_keys(file.name, file.text))
             message = f"{message}: {said}"
-    raise failure("not-a-spec", message, name, help)
+    return failure("not-a-spec", message, file.name, help)
 
 
 def _check_match(importer: Importer, source: Source, translation: Translation) -> None:

@@ -788,17 +788,7 @@ def write(row: RunRow) -> StudyText:
     Raises:
         UnmodelledError: The catalogue lacks the device, or the language cannot express the model.
     """
-    entry = entry_of(row.hardware)
-    if entry is None:
-        message = f"the device `{row.hardware.gpu}` is not one of {device_names()}"
-        raise UnmodelledError(message)
-    kind = (row.model.attn_type or "mha").lower()
-    if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):
-        raise UnmodelledError(
-            f"attention of the kind `{row.model.attn_type}` cannot be expressed in a spec"
-        )
-    if re.search(_ADAPTERS, f"{row.source} {row.notes} {row.extra.get('task') or ''}"):
-        raise UnmodelledError("adapters (LoRA) of a row are not read yet")
+    entry = _require_entry(row)
     facts = Facts(row, entry)
     said = row.extra.get("assumed") or []
     assumptions = [_comment(str(one)) for one in (said if isinstance(said, list) else [said])]
@@ -843,6 +833,26 @@ def write(row: RunRow) -> StudyText:
     return StudyText(
         text="\n".join(lines) + "\n", assumptions=assumptions, framework=facts.profile.framework
     )
+
+
+def _require_entry(row: RunRow) -> HardwareEntry:
+    """Return the device of a row whose model can be expressed in a spec.
+
+    Raises:
+        UnmodelledError: The device is not in the catalogue, or the model cannot be expressed.
+    """
+    entry = entry_of(row.hardware)
+    if entry is None:
+        message = f"the device `{row.hardware.gpu}` is not one of {device_names()}"
+        raise UnmodelledError(message)
+    kind = (row.model.attn_type or "mha").lower()
+    if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):
+        raise UnmodelledError(
+            f"attention of the kind `{row.model.attn_type}` cannot be expressed in a spec"
+        )
+    if re.search(_ADAPTERS, f"{row.source} {row.notes} {row.extra.get('task') or ''}"):
+        raise UnmodelledError("adapters (LoRA) of a row are not read yet")
+    return entry
 
 
 def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:

@@ -69,29 +69,7 @@ def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     """Yield the bucket, which is allocated whole on any number of ranks, and reduced gradients."""
     k, e = staged_elements(study), (study[Training].precision.wide_gather, "B")
     if shards_weights(study):
-        yield _buffer(
-            kind,
-            "gradient staging",
-            formula(
-                "k e, k elements at a time",
-                k=k,
-                e=e,
-                source=f"{_STAGE_3}__ipg_bucket_flat_buffer, allocated once",
-            ),
-            ("forward", "gather", *_BACKWARD),
-        )
-        yield _buffer(
-            kind,
-            "joined gradients",
-            formula(
-                "min(k, psi) e, k elements at a time",
-                k=k,
-                psi=kind.elements,
-                e=e,
-                source="DeepSpeed 0.17.0, runtime/comm/coalesced_collectives.py: "
-                "reduce_scatter_coalesced joins the parts of each rank",
-            ),
-        )
+        yield from _buckets_of_zero3(kind, k, e)
         return
     yield _buffer(
         kind,
@@ -127,6 +105,33 @@ def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
         cached=tuple(moment for moment in _BACKWARD if moment not in held),
     )
     yield from split_at_loss(shard, loss_blocks(kind, study).fits(shard.bytes_))
+
+
+def _buckets_of_zero3(kind: StageKind, k: Real, e: tuple[Real, str]) -> Iterator[Memory]:
+    """Yield the bucket of *k* elements of *e* bytes, and the parts joined for their reduction."""
+    yield _buffer(
+        kind,
+        "gradient staging",
+        formula(
+            "k e, k elements at a time",
+            k=k,
+            e=e,
+            source=f"{_STAGE_3}__ipg_bucket_flat_buffer, allocated once",
+        ),
+        ("forward", "gather", *_BACKWARD),
+    )
+    yield _buffer(
+        kind,
+        "joined gradients",
+        formula(
+            "min(k, psi) e, k elements at a time",
+            k=k,
+            psi=kind.elements,
+            e=e,
+            source="DeepSpeed 0.17.0, runtime/comm/coalesced_collectives.py: "
+            "reduce_scatter_coalesced joins the parts of each rank",
+        ),
+    )
 
 
 def _buffer(

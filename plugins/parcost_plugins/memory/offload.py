@@ -336,25 +336,9 @@ def _gradients(study: Study, kind: StageKind, away: Real, bandwidth: Real) -> It
             "",
         )
         return
-    moved, m = away * study[Training].precision.gradients, study[Training].micro_batches
-    later = 1.0 - 1.0 / maximum(m, 1.0)
     hides = offload.overlap and hides_gradients(study)
     window = open_window(study, "" if hides else None)
-    passes: list[tuple[str, Real, Real, str, str]] = []
-    if sums == "fetch":
-        fetched = sent = 1.0 if shards_weights(study) else later
-        if not (shards_weights(study) or study[Training].framework.returns_host_sums):
-            sent = where(m > 1, 1.0 / m, 0.0)
-        source = "DeepSpeed, runtime/zero: a sum is fetched, added to, and sent back; mean"
-        for way, often in (("from", fetched), ("to", sent)):
-            name = f"sums of gradients {way} the host"
-            passes.append((name, often * moved, 0.0, LINK, source))
-    if sums == "add":
-        source = "PyTorch FSDP2, foreach_reduce: a copy waits if the host adds to it"
-        passes.append(("gradients to the host", moved, later, LINK, source))
-        source = "reads gradient and sum, writes the sum; mean of the micro-batches"
-        passes.append(("sums of gradients", later * 3.0 * moved, 0.0, "host memory", source))
-    for name, bytes_, alone, resource, source in passes:
+    for name, bytes_, alone, resource, source in _sum_passes(study, sums, away):
         is_link = resource == LINK
         rate = bandwidth if is_link else offload.host_memory_bandwidth
         if rate is not None:
@@ -381,6 +365,25 @@ def _gradients(study: Study, kind: StageKind, away: Real, bandwidth: Real) -> It
             resource=LINK,
             bytes_=bytes_,
         )
+
+
+def _sum_passes(study: Study, sums: str, away: Real) -> Iterator[tuple[str, Real, Real, str, str]]:
+    """Yield name, bytes, share without overlap, resource and source of each pass over sums."""
+    moved, m = away * study[Training].precision.gradients, study[Training].micro_batches
+    later = 1.0 - 1.0 / maximum(m, 1.0)
+    if sums == "fetch":
+        fetched = sent = 1.0 if shards_weights(study) else later
+        if not (shards_weights(study) or study[Training].framework.returns_host_sums):
+            sent = where(m > 1, 1.0 / m, 0.0)
+        source = "DeepSpeed, runtime/zero: a sum is fetched, added to, and sent back; mean"
+        for way, often in (("from", fetched), ("to", sent)):
+            name = f"sums of gradients {way} the host"
+            yield name, often * moved, 0.0, LINK, source
+    if sums == "add":
+        source = "PyTorch FSDP2, foreach_reduce: a copy waits if the host adds to it"
+        yield "gradients to the host", moved, later, LINK, source
+        source = "reads gradient and sum, writes the sum; mean of the micro-batches"
+        yield "sums of gradients", later * 3.0 * moved, 0.0, "host memory", source
 
 
 def _transfer_updates(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]:

@@ -312,12 +312,27 @@ def checks(study: Study) -> Iterator[Check]:
     if adapters is None:
         return
     rank = rank_of(study)
+    layout, precision = rank.layout, rank.training.precision
+    inputs = {
+        "tp": layout.tp,
+        "etp": layout.etp,
+        "rank": adapters.rank,
+        "narrow": precision.narrow,
+    }
+    for id_, holds, subject in _rules(study, adapters):
+        if not all_of(holds):
+            yield RULES.check(id_, holds, subject, inputs=inputs)
+
+
+def _rules(study: Study, adapters: Adapters) -> tuple[tuple[str, Mask, str], ...]:
+    """Return the id of each rule, where it holds, and its subject."""
+    rank = rank_of(study)
     model, layout, precision = rank.model, rank.layout, rank.training.precision
     name = block_name(model)
     mlp = [target for target in ("gate", "up", "down") if adapters.has(target)]
     experts = bool(model.experts and mlp)
     columns = adapters.has("query", "key", "value", "gate", "up")
-    rules: tuple[tuple[str, Mask, str], ...] = (
+    return (
         ("adapters-targets", adapters.head or bool(adapters.groups(gated=model.gated)), "adapters"),
         ("adapters-nominal", not model.is_nominal, f"{name}.parameters"),
         ("adapters-latent", not model.is_latent, f"{name}.kv_lora"),
@@ -368,15 +383,6 @@ def checks(study: Study) -> Iterator[Check]:
         ("adapters-local-updates", study[LocalUpdates].workers == 1, "local_updates.workers"),
         ("adapters-serving", not study.all(Serving), "adapters"),
     )
-    inputs = {
-        "tp": layout.tp,
-        "etp": layout.etp,
-        "rank": adapters.rank,
-        "narrow": precision.narrow,
-    }
-    for id_, holds, subject in rules:
-        if not all_of(holds):
-            yield RULES.check(id_, holds, subject, inputs=inputs)
 
 
 def _adapters(study: Study, adapters: Adapters) -> Iterator[_Adapter]:

@@ -153,21 +153,26 @@ def memory(study: Study) -> Iterator[Memory]:
             moments=("loss",),
         )
     if loss == "eager" and chunks == 1:
-        yield Memory(
-            name="block of the freed logits",
-            cause=BUFFERS,
-            bytes_=rank.formula(
-                "e < 4 ? s b V e / t : 0",
-                source="PyTorch's caching allocator: the fp32 gradient of the log-softmax fits "
-                "into no block that narrow logits leave",
-            ),
-            count=on_last(study),
-            moments=(),
-            cached=("loss",),
-        )
+        yield _block_of_logits(rank, study)
     yield from _logits_in_fp32(rank, study)
     if rank.trains_model and shards_weights(study):
         yield _whole_gradient(rank, study)
+
+
+def _block_of_logits(rank: Rank, study: Study) -> Memory:
+    """Return the block of the freed logits, which the allocator keeps."""
+    return Memory(
+        name="block of the freed logits",
+        cause=BUFFERS,
+        bytes_=rank.formula(
+            "e < 4 ? s b V e / t : 0",
+            source="PyTorch's caching allocator: the fp32 gradient of the log-softmax fits "
+            "into no block that narrow logits leave",
+        ),
+        count=on_last(study),
+        moments=(),
+        cached=("loss",),
+    )
 
 
 def _logits_in_fp32(rank: Rank, study: Study) -> Iterator[Memory]:

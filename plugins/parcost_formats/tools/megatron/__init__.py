@@ -177,27 +177,7 @@ def _has_sections(text: str) -> bool:
 def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translation:
     if line.problems:
         return Translation(problems=sorted(line.problems, key=lambda one: one.start))
-    output = next((one for one in line.strays if one.key.startswith(("$(", "`"))), None)
-    if output is not None and "num_layers" not in line.options:
-        way = next(iter(output.answers), "")
-        raise error_at(
-            output,
-            f"the arguments with the sizes of the model are not known: {output.unread}",
-            "write its output into the script" + (f", or give it by {way}" if way else ""),
-        )
-    if not known_flags().intersection(line.options):
-        if line.script is not None and line.script.lacking:
-            other = line.script.lacking[-1]
-            what = f"`{other.text}`, which the script starts or reads, is not in its folder"
-            raise error_at(other, what, "put that file into the folder of this one")
-        if line.script is not None and (absent := line.script.absent):
-            names = " and ".join(dict.fromkeys(f"`{one.text}`" for one in absent))
-            verb = "is not there" if len(absent) == 1 else "are not there"
-            what = f"no arguments of Megatron-LM: {names}, which the script sources, {verb}"
-            raise error_at(
-                absent[0], what, "put it at that path, which starts at the folder of this file"
-            )
-        raise FileError("the file has no arguments of Megatron-LM")
+    _require_arguments(line)
     job = swift_job(line.options) if line.swift else slime_job(draft, line.options)
     if job is None:
         _check_values(draft, line.options)
@@ -241,6 +221,31 @@ def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translatio
         draft.ignore(Option(name="", key=one.text[:60], start=one.start, end=one.end), why)
     list_other_options(draft, options.rest())
     return draft.translation()
+
+
+def _require_arguments(line: CommandLine) -> None:
+    """Raise if a command has no argument of Megatron-LM that is known."""
+    output = next((one for one in line.strays if one.key.startswith(("$(", "`"))), None)
+    if output is not None and "num_layers" not in line.options:
+        way = next(iter(output.answers), "")
+        raise error_at(
+            output,
+            f"the arguments with the sizes of the model are not known: {output.unread}",
+            "write its output into the script" + (f", or give it by {way}" if way else ""),
+        )
+    if not known_flags().intersection(line.options):
+        if line.script is not None and line.script.lacking:
+            other = line.script.lacking[-1]
+            what = f"`{other.text}`, which the script starts or reads, is not in its folder"
+            raise error_at(other, what, "put that file into the folder of this one")
+        if line.script is not None and (absent := line.script.absent):
+            names = " and ".join(dict.fromkeys(f"`{one.text}`" for one in absent))
+            verb = "is not there" if len(absent) == 1 else "are not there"
+            what = f"no arguments of Megatron-LM: {names}, which the script sources, {verb}"
+            raise error_at(
+                absent[0], what, "put it at that path, which starts at the folder of this file"
+            )
+        raise FileError("the file has no arguments of Megatron-LM")
 
 
 def _add_engine(options: ToolOptions, line: CommandLine, file: ImportFile) -> None:
