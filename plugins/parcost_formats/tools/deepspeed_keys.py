@@ -227,13 +227,19 @@ class DeepSpeedKeys:
                 found.assume("overlap", "bucket", value, why)
         elif elements == usual:
             found.ignore(bucket, "as the framework has it")
+        staged = (digits(elements), bucket) if elements and elements != usual else None
+        self._buffers(stage, staged)
+
+    def _buffers(self, stage: int, staged: tuple[str, str] | None) -> None:
+        """Set the buffers of gradients and of updates; *staged* is another bucket and its key."""
+        found = self._settings
         changes: dict[str, tuple[str, str]] = {}
         if self._bucket[0]:
             block = f"framework {_OWN}_file extends {self._framework}"
             found.assume(block, "gradient_staging", *self._bucket)
             found.assume("training", "framework", f"{_OWN}_file", self._bucket[1])
-        if elements and elements != usual:
-            changes["gradient_staging"] = (digits(elements), bucket)
+        if staged is not None:
+            changes["gradient_staging"] = staged
         multi = "zero_optimization.use_multi_rank_bucket_allreduce"
         scatter = "zero_optimization.reduce_scatter"
         if found.switch(multi) is False and found.switch(scatter) is not False:

@@ -207,6 +207,17 @@ def _read_reduction(found: SettingCollector) -> None:
         found.assume("sharding", "accumulate", "whole", why)
 
 
+def _bridge_path(key: str, *, narrow: bool) -> str:
+    """Return the path of a *key* in Megatron-Bridge, "" for a key of fp8 that is not *narrow*."""
+    for start, section in _TABLE["megatron_sections"].items():
+        if key.startswith(start):
+            inner = key.removeprefix(start)
+            if section == "fp8":
+                return f"model.{inner}" if narrow else ""
+            return f"{section}.{inner}"
+    return f"model.{key}"
+
+
 def _read_megatron(
     found: SettingCollector, entries: Mapping[str, JsonEntry], assumed: Mapping[str, str]
 ) -> Translation:
@@ -242,16 +253,8 @@ def _read_megatron(
         if is_listed(plain, listed["keys"]):
             found.ignore(key)
             continue
-        for start, section in _TABLE["megatron_sections"].items():
-            if plain.startswith(start):
-                inner = plain.removeprefix(start)
-                if section != "fp8" or narrow:
-                    add(
-                        f"{'model' if section == 'fp8' else section}.{inner}", key, found.value(key)
-                    )
-                break
-        else:
-            add(f"model.{plain}", key, found.value(key))
+        if path := _bridge_path(plain, narrow=bool(narrow)):
+            add(path, key, found.value(key))
     if sections.get("ddp.use_megatron_fsdp", JsonEntry(False, 0, 0)).value is not True:
         sections.pop("ddp.data_parallel_sharding_strategy", None)
     for key in (*found.keys_below(_DTENSOR[:-1]), *found.keys_below("policy.optimizer")):
