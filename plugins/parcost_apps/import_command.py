@@ -110,7 +110,7 @@ def _read_job(
     recipe = recipe or reading.recipe
     reading = evolve(reading, recipe=recipe, files=files, settings=tuple(values))
     job = read_job([(sources.read(Path(first), first), Path(first))], reading, session)
-    found = questions_of(job.files) or _binding_errors(first, values, reading, session)
+    found = questions_of(job.files) or _binding_errors(first, job, values, reading, session)
     if found:
         Reporter()(found)
         return None
@@ -123,13 +123,30 @@ def _read_job(
 
 
 def _binding_errors(
-    path: str, values: Mapping[str, str], reading: ImportOptions, session: Session
+    path: str,
+    job: ImportedJob,
+    values: Mapping[str, str],
+    reading: ImportOptions,
+    session: Session,
 ) -> Sequence[Diagnostic]:
-    """Return the errors in values of the files, such as those out of range."""
+    """Return the errors in values of a job, such as those out of range; no file is read again."""
+    from attrs import evolve
+
+    from parcost.binding.modules import Buffer
+    from parcost.engine.session import scenarios_of
     from parcost.language.diagnostics import Severity
+    from parcost.system.files import real_path
+    from parcost_formats.imports.spec_text import parse_job
     from parcost_formats.rendering.rejection import Rejection, attempt
 
-    bound = attempt(path, lambda: session.load(path, values, reading=reading)[0].warnings)
+    def bind() -> Sequence[Diagnostic]:
+        file = parse_job(job, set(values))
+        unread = {str(real_path(Path(path), path)): Buffer("", 0)}
+        loader = evolve(session.loader, buffers=unread, read_foreign=lambda *_: file)
+        module = loader.file(Path(path), path, keep=False, reading=reading)
+        return scenarios_of(session, module, values)[0].warnings
+
+    bound = attempt(path, bind)
     found = bound.diagnostics if isinstance(bound, Rejection) else ()
     return [one for one in found if one.severity is Severity.ERROR and one.id not in _LACKING]
 

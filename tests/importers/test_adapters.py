@@ -444,13 +444,20 @@ def test_the_name_of_a_quantized_checkpoint_is_the_type_of_its_base(
 
 
 @try_each("share", ["x", "'${dropout}'", "[0.1]", "null"])
-def test_a_dropout_that_is_no_number_is_read_as_on(share: str) -> None:
+def test_a_dropout_that_is_no_number_is_an_error(share: str) -> None:
     tune = importer_of("torchtune")
     own = TORCHTUNE.replace("lora_rank: 16", f"lora_rank: 16\n  lora_dropout: {share}")
-    found = settings(tune.read(ImportFile("a.yaml", own)))
-    assert found["adapters.dropout"] == ("off" if share == "null" else "on")
-    found = settings(LitGpt().translate("run.yaml", f"{LITGPT}lora_dropout: {share}\n"))
-    assert found["adapters.dropout"] == "on"
+    tuned = tune.read(ImportFile("a.yaml", own))
+    if share == "null":
+        assert settings(tuned)["adapters.dropout"] == "off"
+    else:
+        (problem,) = tuned.problems
+        assert "a number from 0 to 1 is expected" in problem.message
+    lit = LitGpt().translate("run.yaml", f"{LITGPT}lora_dropout: {share}\n")
+    if share == "null":  # LitGPT has a default
+        assert settings(lit)["adapters.dropout"] == "on"
+    else:
+        assert "a number from 0 to 1 is expected" in lit.problems[0].message
 
 
 def test_the_kernels_of_a_base_of_torchao_are_an_assumption() -> None:

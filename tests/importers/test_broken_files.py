@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from parcost import Importer
+from parcost import Importer, ImportFile
 from parcost.engine.session import Session
 from parcost_formats.imports.reader import importers_of
+from parcost_formats.imports.translation import importer_for
 from parcost_formats.tools.accelerate import Accelerate
 from parcost_formats.tools.automodel import Automodel
 from parcost_formats.tools.deepspeed import DeepSpeed
@@ -22,11 +23,14 @@ from parcost_formats.tools.topology import TopologyMatrix
 from parcost_formats.tools.torchtitan import Torchtitan
 
 from ..rows import mark_most, try_each
+from .finetuning_files import TRL
 from .test_accelerate import FSDP_1, FSDP_2
 from .test_automodel import RECIPE
 from .test_cluster_files import BLOCKS, HGX, HOSTS, JOB, PAIRS, TREE
+from .test_flagscale import FLAGSCALE
 from .test_maxtext import MODEL, RUN, SCRIPT
 from .test_nccl_tests import ONE_NODE, json_log, log
+from .test_nemo_rl import RL_MEGATRON
 from .test_torchtitan import PYTHON, TOML
 from .test_yaml_configs import LLAMA, QWEN
 
@@ -124,3 +128,56 @@ def test_a_number_that_is_no_quantity_is_an_error_at_its_place(
     (problem, *_) = importer.translate(name, broken).problems
     assert digits in broken[problem.start : problem.end]
     assert digits not in problem.message
+
+
+@try_each(
+    "name, text, old, new, message",
+    [
+        ("a.yaml", FLAGSCALE, "multiple_of: 256", "multiple_of: abc", "a number above 0"),
+        ("a.yaml", FLAGSCALE, "multiple_of: 256", "multiple_of: -1", "a number above 0"),
+        (
+            "a.yaml",
+            FLAGSCALE,
+            "hidden_dim_multiplier: 1.3",
+            "hidden_dim_multiplier: .nan",
+            "above 0",
+        ),
+        (
+            "a.yaml",
+            FLAGSCALE,
+            "use_distributed_optimizer: true",
+            "use_distributed_optimizer: []",
+            "not a value of a switch",
+        ),
+        ("a.toml", TOML, "seq_len = 8_192", "seq_len = {}", "`training.seq_len`"),
+        (
+            "a.sh",
+            TRL,
+            "--gradient_accumulation_steps 4",
+            '--gradient_accumulation_steps ""',
+            "a whole number",
+        ),
+        (
+            "a.yaml",
+            RL_MEGATRON,
+            "activation_checkpointing: true",
+            "activation_checkpointing: abc",
+            "true or false",
+        ),
+    ],
+)
+def test_a_value_of_another_kind_is_an_error_where_a_default_was_taken(
+    name: str, text: str, old: str, new: str, message: str
+) -> None:
+    assert old in text
+    importer = importer_for(name, text, importers_of(Session()))
+    assert not importer.read(ImportFile(name, text)).problems
+    found = importer.read(ImportFile(name, text.replace(old, new, 1)))
+    assert any(message in one.message for one in found.problems), found.problems
+
+
+def test_a_key_of_a_million_parts_is_an_error_at_once() -> None:
+    key = ".".join(["a"] * 1_000_000)
+    text = f'{{"{key}": 1, "model_type": "llama", "hidden_size": 4096}}'
+    (problem,) = importers_of(Session())["huggingface"].read(ImportFile("a.json", text)).problems
+    assert problem.message == "a key has 1,000 characters at most"

@@ -26,7 +26,7 @@ from parcost_formats.imports.subjects import is_key, paths
 
 _MOST_KEYS = 12  # of a file that are looked at
 _MOST_READINGS = 2  # of one key
-_MOST_CHARACTERS = 400_000  # of all readings
+_MOST_CHARACTERS = 200_000  # of all readings
 _LONGEST = 100  # characters of a key that is compared
 _LONG = 5  # letters of a name that counts inside of a longer one
 _CLOSE = 0.8  # of get_close_matches

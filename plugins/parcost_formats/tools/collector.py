@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -145,6 +146,17 @@ class SettingCollector:
             self.problem(key, "a number is expected")
             return None
         return float(value)
+
+    def share(self, key: str) -> float | None:
+        """Return the number of a key, from 0 to 1; None if it is missing."""
+        value = self.value(key)
+        if value is None or value == AUTO:
+            return None
+        with suppress(TypeError, ValueError, OverflowError):
+            if not isinstance(value, bool) and 0.0 <= float(value) <= 1.0:
+                return float(value)
+        self.problem(key, "a number from 0 to 1 is expected")
+        return None
 
     def switch(self, key: str) -> bool | None:
         """Return whether a key is on; None if it is missing."""

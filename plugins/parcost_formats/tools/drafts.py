@@ -334,8 +334,8 @@ class OptionSet:
         option = self.get(name)
         if option is None:
             return None
-        if option.text not in _SWITCHED or len(option.texts) > 1:
-            shown = " ".join(option.texts)[:40]
+        if not _is_switch(option) or option.value == "" or len(option.texts) > 1:
+            shown = " ".join(option.texts)[:40] or f"{option.value!r}"
             self.draft.problem(option, f"it is a switch, but {shown} is given")
         return option.text != "false"
 
@@ -345,9 +345,9 @@ class OptionSet:
         """
         for name in names:
             option = self._options.get(name)
-            if option is None or option.unread or option.text in _SWITCHED:
+            if option is None or option.unread or _is_switch(option):
                 continue
-            message = f"{option.text[:40]} is not a value of a switch"
+            message = f"{option.text[:40] or repr(option.value)} is not a value of a switch"
             self.draft.problem(option, message, "true or false is expected")
 
     def copy(self, name: str, path: str, least: int = 0) -> int | None:
@@ -374,6 +374,11 @@ class OptionSet:
     def rest(self) -> Sequence[Option]:
         """Return the options that are not read."""
         return [option for name, option in self._options.items() if name not in self._read]
+
+
+def _is_switch(option: Option) -> bool:
+    """Return whether an option is a flag without a value, true, or false."""
+    return option.text in _SWITCHED and option.value not in ([], {})
 
 
 def key_of(option: Option, reason: str) -> ImportedKey:

@@ -12,6 +12,7 @@ from parcost import PlaceBeside, record
 from parcost_formats.tools.file_importer import TOO_LARGE, FileError
 
 MOST_KEYS = 20_000  # of a configuration
+_LONGEST = 1000  # characters of a key
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
@@ -75,6 +76,9 @@ def _object(text: str, at: int, prefix: str, entries: dict[str, JsonEntry]) -> i
         else:
             if f"{prefix}{key}" in entries:
                 raise JsonTextError(f"the key `{prefix}{key}` is defined twice", start)
+            if len(prefix) + len(key) > _LONGEST:
+                message = f"a key has {_LONGEST:,} characters at most"
+                raise JsonTextError(message, start)
             if len(entries) >= MOST_KEYS:
                 message = f"a configuration has {MOST_KEYS:,} keys at most"
                 raise JsonTextError(message, start)

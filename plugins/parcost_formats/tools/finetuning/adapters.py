@@ -85,8 +85,8 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
         why = "the model's projections are fused: one adapter for q, k and v, one for gate and up"
         found.assume(BLOCK, "fused", "on", why)
     key = next((one for one in own["dropout"] if one in found), "")
-    share = found.value(key) if key else own.get("dropout_default", 0)
-    on = "on" if _is_above_zero(share) else "off"
+    share = found.share(key) if key else own.get("dropout_default", 0)
+    on = "on" if share else "off"
     if key:
         found.set(BLOCK, "dropout", on, key)
     else:
@@ -222,15 +222,3 @@ def _read_base(found: SettingCollector, rules: Mapping[str, Any], model: str) ->
     why = "" if key else f"{version}: double quantization is {'on' if twice else 'off'}"
     found.use(f"quantizations.{name}", key or four, why)
     found.set(BLOCK, "base", name, four)
-
-
-def _is_above_zero(value: Any) -> bool:
-    """Return whether a share is above zero.
-
-    >>> _is_above_zero("0.05"), _is_above_zero(0), _is_above_zero(None)
-    (True, False, False)
-    """
-    try:
-        return float(value or 0) > 0
-    except (TypeError, ValueError):
-        return True

@@ -334,7 +334,7 @@ def plain_value(text: str) -> Any:
     >>> plain_value("4096"), plain_value("True"), plain_value("full"), plain_value("1e-5")
     (4096, True, 'full', '1e-5')
     """
-    if len(text) > 60 or "\n" in text:
+    if not text or len(text) > 60 or "\n" in text:
         return text
     if text.isascii() and text.isdecimal():
         return int(text) if text[:1] != "0" or text == "0" else text

@@ -32,6 +32,7 @@ from parcost_plugins.vocabulary.neighbours import divisors
 
 ABSENT = "not modeled yet"
 _MOST_UNKNOWN = 2000  # keys; a configuration has some tens
+_MOST_COMPARED = 100  # of them, with the keys that the file lacks
 _CORE = ("layers", "hidden", "heads", "vocabulary")
 #: Attributes that no file states layer by layer.
 _OF_MODEL = ("layers", "hidden", "vocabulary", "positions", "positions+2")
@@ -353,7 +354,7 @@ class Configuration:
         numbers = {**TABLE["numbers"], **self._family.numbers}
         names = [
             key.name.removeprefix(self._prefix) for key in self._draft.unknown if not key.reason
-        ]
+        ][:_MOST_COMPARED]
         places = {**TABLE["layers"], **self._family.switches, **numbers}
         asked: set[str] = set()
         for key in (

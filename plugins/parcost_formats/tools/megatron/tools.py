@@ -22,6 +22,7 @@ _TOOLS = table("megatron_tools")
 _ARGUMENTS = re.compile(r"MODEL_ARGS\.(?=--)|ARGS\.|megatron_args\.")
 _OWN_SECTIONS = ("language_model", "model_parallel")  # of a file for --yaml-cfg
 _ACTIVATIONS = {"swiglu": "swiglu", "squaredrelu": "squared_relu"}  # flags, by activation_func
+_POSITIVE = re.compile(r"0*\.?0*[1-9][\d.]{0,17}")
 _QUOTED = re.compile(r"""(["'])(.*)\1""", re.DOTALL)  # for the shell that gets the arguments
 #: Keys of Primus that choose DeepEP, with their values.
 _TURBO = {"use_turbo_deepep": ("true",), "turbo_sync_free_moe_stage": ("2", "3")}
@@ -280,7 +281,9 @@ def _widen(job: ToolJob) -> None:
     """Compute the FFN hidden size as FlagScale does, from two of its own keys."""
     keys = ("multiple_of", "hidden_dim_multiplier", "hidden_size")
     found = [job.options.get(key) for key in keys]
-    multiple, factor, hidden = (float(one.text) if one and one.value else 0.0 for one in found)
+    wrong = [one for one in found if one is not None and not _POSITIVE.fullmatch(one.text)]
+    job.rejected += [(one, "a number above 0 is expected") for one in wrong]
+    multiple, factor, hidden = (float(one.text) if one and not wrong else 0.0 for one in found)
     place = found[0]
     if place is None or not multiple or not hidden or "ffn_hidden_size" in job.options:
         return

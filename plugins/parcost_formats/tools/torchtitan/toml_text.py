@@ -78,12 +78,16 @@ def read_toml(text: str) -> Mapping[str, TomlEntry]:
         numbers = value if isinstance(value, list) else [value]
         if any(isinstance(one, int) and abs(one) > LARGEST for one in numbers):
             raise TomlTextError(TOO_LARGE, *places.get(key, (0, 1)))
-    return {key: TomlEntry(value, *places.get(key, (0, 0))) for key, value in values.items()}
+    return {  # a section without keys has no entry, and a key with an empty table has one
+        key: TomlEntry(value, *places.get(key, (0, 0)))
+        for key, value in values.items()
+        if value != {} or key in places
+    }
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
