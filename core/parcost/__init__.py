@@ -1,4 +1,4 @@
-"""parcost: the cost of one step of distributed LLM training, and its causes.
+"""parcost predicts the time and memory of one step of distributed LLM training, by cause.
 
     >>> import parcost
     >>> callable(parcost.load)

@@ -1,9 +1,9 @@
-"""Elementwise functions for floats and NumPy arrays; a float gives a float.
+"""Elementwise functions for floats and NumPy arrays; for floats the result is a float.
 
-A quantity is a float or a NumPy array; formulas treat both alike. NumPy's own functions cost a
-microsecond on a float, which is most of the time of evaluating one spec. These functions give the
-same result and cost a tenth of it. Formulas use them instead of ``if`` and of ``np.minimum`` and
-the like.
+A quantity is a float or a NumPy array; formulas treat both alike. A NumPy function takes a
+microsecond on a float, which would be most of the time of evaluating one spec. These functions have
+the same result in a tenth of the time. Formulas use them instead of ``if``, ``np.minimum`` and
+similar.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def minimum(a: Real, b: Real) -> Real:
 
 
 def where(condition: Mask, then: Real, otherwise: Real) -> Real:
-    """Return *then* where *condition* holds and *otherwise* elsewhere."""
+    """Return *then* where *condition* is true and *otherwise* elsewhere."""
     if condition.__class__ is bool or isinstance(condition, int):
         return then if condition else otherwise
     return _apply("where", condition, then, otherwise)
@@ -154,7 +154,7 @@ def expm1(a: Real) -> Real:
 def ratio(part: Real, whole: Real) -> Real:
     """Return ``part / whole``; 0 / 0 is 0, and any other division by 0 is infinite.
 
-    A step takes 0 s if the plugins that model it are left out.
+    A step time may be 0 if the plugins that model it are left out.
 
     >>> ratio(1.0, 4.0), ratio(0.0, 0.0), ratio(1e9, 0.0)
     (0.25, 0.0, inf)
@@ -166,7 +166,7 @@ def ratio(part: Real, whole: Real) -> Real:
 
 
 def divides(a: Real, b: Real) -> Mask:
-    """Return where *a* divides *b*, computed by remainder instead of a rounded quotient.
+    """Return the mask where *a* divides *b*, computed by remainder instead of a rounded quotient.
 
     >>> divides(8.0, 96.0)
     True
@@ -187,7 +187,7 @@ def quiet() -> AbstractContextManager[Any]:
 
 
 def all_of(mask: Mask) -> bool:
-    """Return whether *mask* holds everywhere."""
+    """Return whether *mask* is true everywhere."""
     if mask.__class__ is bool or isinstance(mask, int):
         return bool(mask)
     return bool(mask.all())
@@ -199,7 +199,7 @@ def max_of(a: Real) -> float:
 
 
 def any_of(mask: Mask) -> bool:
-    """Return whether *mask* holds anywhere."""
+    """Return whether *mask* is true anywhere."""
     if mask.__class__ is bool or isinstance(mask, int):
         return bool(mask)
     return bool(mask.any())

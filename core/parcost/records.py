@@ -1,15 +1,15 @@
 """Records: frozen attrs classes that are cheap to construct.
 
-A frozen attrs class sets each field by a call of ``object.__setattr__``. Construction then takes
-at least twice as long, and a spec constructs three thousand records. Type checkers treat records
-as frozen, in parcost and in every plugin that is type-checked; at run time there is no guard.
-Blocks of specs, which plugins receive and studies share, are frozen at run time too.
+A frozen attrs class sets each field by a call of ``object.__setattr__``. This at least doubles the
+construction time, and a spec constructs three thousand records. Type checkers treat records as
+frozen; at run time they are not protected. Blocks of specs, which plugins receive and studies
+share, are also frozen at run time.
 
 Records share one ``__repr__``: attrs compiles one for each class, a third of the time to make it.
 
-A class is made when it is first used, because a command uses half of the classes that it imports.
-Until then its constructor, its fields and its comparisons are placeholders. It has no slots, which
-need a new class; ``slots=True`` makes a class at once.
+A class is completed when it is first used, because a command uses only half of its imported
+classes. Until then its constructor, fields and comparisons are placeholders. It has no slots, which
+need a new class; with ``slots=True`` a class is completed at once.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ else:
 
 
 def _decorate(make: Callable[..., type], cls: type | None, options: Mapping[str, Any]) -> Any:
-    """Return *cls* as a class that is made later; without *cls*, return a decorator."""
+    """Return *cls* as a class that is completed on first use; without *cls*, return a decorator."""
     if cls is None:
         return partial(_decorate, make, options=options)
     eq = options.get("eq", True)
@@ -82,13 +82,15 @@ def _decorate(make: Callable[..., type], cls: type | None, options: Mapping[str,
 
 
 def _covers_property(cls: type) -> bool:
-    """Return whether a field has the name of a property of a base; only a slot takes its place."""
+    """Return whether a field has the name of a property of a base class; only a slot can replace
+    it.
+    """
     named = vars(cls).get("__annotations__", ())
     return any(isinstance(vars(base).get(n), property) for base in cls.__mro__[1:] for n in named)
 
 
 class _LateClass:
-    """A class that is not made yet; only one thread makes it."""
+    """A class that is not completed yet; only one thread completes it."""
 
     lock = RLock()  # one for all: to make a class makes its bases
 
@@ -98,7 +100,7 @@ class _LateClass:
         self.guards = guards  # members that attrs makes only for classes without them
 
     def finish(self) -> None:
-        """Make the class in place: its members replace the placeholders."""
+        """Complete the class in place: its members replace the placeholders."""
         with self.lock:
             make, self.make = self.make, None
             if make is not None:
@@ -113,13 +115,13 @@ class _LateClass:
 
 
 class _Placeholder:
-    """A member of a class that is made when the member is read."""
+    """A member of a class; reading it completes the class."""
 
     def __init__(self, late: _LateClass, name: str) -> None:
         self.late, self.name = late, name
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Return the member of the class that is made; a subclass may have another."""
+        """Return the member of the completed class; a subclass may have another."""
         self.late.finish()
         found = vars(self.late.cls)[self.name]
         return found.__get__(instance, owner) if hasattr(found, "__get__") else found

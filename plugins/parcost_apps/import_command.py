@@ -62,7 +62,7 @@ def command(
         _list(session)
         return 0
     if not paths:
-        raise click.UsageError("name a file, or --list the formats")
+        raise click.UsageError("give a file, or list the formats with --list")
     if reading.anchors:
         message = (
             "`--anchor` works with `parcost eval`; `parcost import LOG` writes anchors as blocks"

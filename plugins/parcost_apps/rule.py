@@ -59,7 +59,7 @@ def command(
     names = [name.strip("[]`") for name in ids]
     subjects = {page.book for page in known.pages.values()}
     if names and subject is not None:
-        raise click.UsageError("an ID belongs to one subject: use only one of the two options")
+        raise click.UsageError("an ID already selects one rule: use either an ID or `--subject`")
     if subject is not None and subject not in subjects:
         _write_unknown("subject", subject, sorted(subjects))
         return 2

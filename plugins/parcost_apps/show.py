@@ -78,7 +78,9 @@ def command(
         name: options.parse_numbers(name, text) for name, text in asked.items() if text is not None
     }
     if not wanted and format_ != "table":
-        raise click.UsageError("--format is for --ranks and --stages; a resolved spec is a spec")
+        raise click.UsageError(
+            "--format applies to --ranks and --stages only; a resolved spec is printed as a spec"
+        )
     worst = 0
     documents: list[dict[str, Any]] = []
     for _, scenario in given.scenarios([path], given.session()):

@@ -182,9 +182,9 @@ def test_changes_that_reach_the_targets_are_sorted_by_step(monkeypatch: pytest.M
         (section,) = reach.section(study, outcome(3.0))
         return [str(row[0]) for row in section.rows], [*section.notes]
 
-    all_of_them = "each change alone; values that depend on it change too"
+    all_of_them = "each change alone; dependent values change as well"
     assert rows(*steps) == (["d", "b"], ["to reach: step <= 2.5 s", all_of_them])
-    out_of_reach = "no single change that was tried is enough; these are the fastest of them"
+    out_of_reach = "no single change reaches the targets; the fastest ones are listed"
     assert rows("a", "c", "e") == (
         ["c", "a", "e"], [out_of_reach, "to reach: step <= 2.5 s", all_of_them]
     )  # fmt: skip

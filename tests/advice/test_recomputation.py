@@ -25,7 +25,7 @@ def report(whole: str, norms: str = "off") -> parcost.Result:
 
 def table(whole: str, norms: str = "off") -> dict[str, tuple[object, ...]]:
     sections = [s for _, s in report(whole, norms).sections]
-    (section,) = [s for s in sections if s.title == "What recomputation saves"]
+    (section,) = [s for s in sections if s.title == "Memory saved by recomputation"]
     return {row[0]: tuple(row[1:]) for row in section.rows}
 
 
@@ -68,8 +68,13 @@ def test_rows_do_not_depend_on_what_is_in_use() -> None:
 
 @pytest.mark.slow
 def test_the_most_bytes_for_each_second_stand_first() -> None:
-    (section,) = [s for _, s in report("none").sections if s.title == "What recomputation saves"]
+    (section,) = [
+        s for _, s in report("none").sections if s.title == "Memory saved by recomputation"
+    ]
     worth = [row[4][0] for row in section.rows if row[4] != "-"]
     assert worth == sorted(worth, reverse=True)
     assert section.rows[-1][0] == "training.recompute = selective"
-    assert "the attention core saves nothing: its kernel keeps no scores" in section.notes
+    assert (
+        "recomputing the attention core saves no memory: its kernel does not store scores"
+        in section.notes
+    )

@@ -199,7 +199,7 @@ def test_the_simplest_and_the_fastest_are_named(monkeypatch: pytest.MonkeyPatch)
     large, a, b = answer(50.0, 1.0), answer(30.0, 3.0, title="a"), answer(30.0, 2.0, title="b")
     assert notes(large, a, b) == ["the simplest that fits: a, l", "the fastest that fits: b, l"]
     assert notes(answer(None), b, a) == ["the simplest that fits: b, l"]
-    assert notes(large) == ["none fits: take more devices, or devices with more memory"]
+    assert notes(large) == ["none fits: use more devices, or devices with more memory"]
     full: Any = _StrategyCost(
         strategy=b.strategy, outcome=b.outcome, memory_limit=40.0, recomputed=True
     )

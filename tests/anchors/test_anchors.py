@@ -118,7 +118,7 @@ def test_anchors_of_two_layouts_count_as_two() -> None:
         ('anchor { step_time = 0.3 s, job = "size = 4" }', {}, "`job` has `size`"),
         ("anchor { step_time = 0.01 s }", {}, "is an MFU of"),
         ("anchor { tokens_per_second_per_device = 1e6 }", {}, "is an MFU of"),
-        ('anchor { step_time = 0.3 s, settings = "layout.tp = 3" }', {}, "not possible: "),
+        ('anchor { step_time = 0.3 s, settings = "layout.tp = 3" }', {}, "the run is invalid: "),
         ('anchor { step_time = 0.3 s, settings = "layout.tp" }', {}, "is not `NAME = VALUE`"),
         ('anchor { step_time = 0.3 s, settings = "layout.tq = 3" }', {}, "no attribute"),
         ("anchor { step_time = 0.3 s, predicted = 0.2 s }", {}, "by its own spec"),
@@ -270,7 +270,7 @@ def test_a_spec_with_an_anchor_anchors_another_spec_of_the_job(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ("predicted = [2 s, 1 s]", "an anchor is one run, and `predicted` is swept"),
+        ("predicted = [2 s, 1 s]", "an anchor describes one run, but `predicted` is swept"),
         ('job = "\u6f22 \u202e"', "`\u6f22 \\u202e` is not `NAME = VALUE`"),
     ],
 )

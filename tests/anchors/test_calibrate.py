@@ -81,7 +81,7 @@ def test_the_file_that_is_written_anchors_other_specs(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--anchor", "train.log"), "name the spec of the job"),
+        (("--anchor", "train.log"), "give the spec of the job"),
         (("job.par", "--anchor", "train.log", "--ranks", "4"), "`--ranks` has no effect with"),
         (("job.par", "--anchor", "nothing.log"), "there is no file `nothing.log`"),
         (("job.par", "--anchor", "job.par"), "the spec has no `anchor` block"),

@@ -80,7 +80,7 @@ def test_steps_that_are_no_measurement_are_named_by_line_and_reason() -> None:
     assert list_reasons(found) == {
         "line 21": "loss or gradient norm is not a number",
         "line 22": "it has skipped steps",
-        "line 23": "a batch of 32, and most have 64",
+        "line 23": "a batch of 32, while most steps have 64",
         "line 24": "its time is 0.0",
     }
     assert values(found)["steps"] == "15"
@@ -219,14 +219,17 @@ def test_evaluation_beside_training_is_named() -> None:
     text = "".join(TQDM.format(i=i, s=4.1) for i in range(1, 21))
     text += EVALUATION.format(i=1)
     assert list_reasons(read(text)) == {
-        "line 1": "a bar of 25 steps beside one of 1000: evaluation"
+        "line 1": "a progress bar of 25 steps next to one of 1000: evaluation"
     }
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (megatron(1, 100.0, loss="nan"), "no step of the log counts: line 1: loss or gradient"),
+        (
+            megatron(1, 100.0, loss="nan"),
+            "all steps of the log are excluded: line 1: loss or gradient",
+        ),
         (megatron(1, "inf"), "its time is inf"),
         (megatron(9, 400.0), "line 1: a step after a start"),
     ],

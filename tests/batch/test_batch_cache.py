@@ -46,7 +46,7 @@ def test_a_cached_answer_is_printed_in_the_same_bytes(
     assert fresh.err == first.err
     summary, _, note = again.err.rstrip("\n").rpartition("; ")
     assert summary + "\n" == fresh.err
-    assert note == "8 of them unchanged, from the cache"
+    assert note == "8 of them from the cache, unchanged"
 
 
 def test_nothing_is_imported_for_what_is_known(run: Run) -> None:
@@ -198,7 +198,7 @@ def test_an_unusable_cache_is_one_warning_and_ignored(run: Run, tmp_path: Path) 
     assert done.code == 0
     assert len(done.out.splitlines()) == 3
     assert done.err.count("note: the cache in") == 1
-    assert "; results are not remembered" in done.err
+    assert "; results that cannot be cached are computed again in the next run" in done.err
 
 
 def test_a_cache_on_a_full_disk_is_one_warning_and_ignored(

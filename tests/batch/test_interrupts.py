@@ -50,7 +50,7 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
         done = run(*arguments)
     assert done.code == 130
     assert done.err == (
-        "3 of 6 files were done; the same command goes on from there\n"
+        "3 of 6 files were done; run the same command again to continue\n"
         "not done: specs/s003.par\n\ninterrupted\n"
     )
     assert Path("all.jsonl").read_text() == "of before"
@@ -88,7 +88,7 @@ def test_a_batch_prints_the_file_that_has_no_result_for_a_while(
     done = run("eval", "specs", "--jobs", "1", "--no-cache")
     assert done.code == 0
     slow_lines = [line for line in done.err.splitlines() if "no result" in line]
-    expected = r"specs/s001\.par: no result after \d+ s; Ctrl-C ends the run"
+    expected = r"specs/s001\.par: still running after \d+ s; Ctrl-C stops the run"
     assert any(re.fullmatch(expected, line) for line in slow_lines)
 
 
@@ -170,7 +170,7 @@ def test_ctrl_c_loses_nothing_and_leaves_no_process(run: Run, tmp_path: Path, jo
     assert spec_names() == ["specs", "stopping.py"]
     known = len(cache_entries(tmp_path))
     resumed = run(*gate_command("1"))
-    assert f"{known} of them unchanged, from the cache" in resumed.err
+    assert f"{known} of them from the cache, unchanged" in resumed.err
     assert len(resumed.out.splitlines()) == 41
 
 

@@ -48,7 +48,7 @@ def test_shards_of_points_are_joined_in_any_format_of_points(run: Run) -> None:
     )
     rejected = run("merge", *names, "--format", "json")
     assert (rejected.code, rejected.out) == (2, "")
-    assert "`--format json` needs shards that hold `full`, and these hold `points`" in rejected.err
+    assert "`--format json` needs shards with `full`, but these have `points`" in rejected.err
 
 
 def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run) -> None:

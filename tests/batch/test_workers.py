@@ -110,7 +110,7 @@ def test_a_spec_that_ends_its_worker_is_rejected_and_no_other_is_lost(
 
 @posix
 def test_workers_that_only_die_end_the_run(specs: list[Spec]) -> None:
-    with pytest.raises(ExecutorError, match="workers keep dying"):
+    with pytest.raises(ExecutorError, match="workers are killed repeatedly"):
         run(specs, deadly([spec.path for spec in specs]))
 
 
@@ -278,7 +278,7 @@ def test_what_is_raised_as_entries_are_made_is_no_failure_of_the_exporter(
     offer_engine(monkeypatch, lambda _: Wrong())
     arguments = ["eval", *[spec.path for spec in specs], "--format", "json"]
     assert main([*arguments, "--executor", "mine://here"]) == 3
-    said = "cannot say whether it is there: OSError: no such question"
+    said = "does not report whether it is available: OSError: no such question"
     assert capsys.readouterr().err == f"error: the executor `mine://here` {said}\n"
 
     def broken(*_: Any) -> Any:

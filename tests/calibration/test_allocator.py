@@ -73,8 +73,14 @@ def test_a_spec_takes_the_share_of_the_log(calibrate: Calibrate, tmp_path: Path)
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("allocated: 9 | max allocated: 9 | reserved: 9 | max reserved: 9", "do not rise"),
-        ("allocated: 1 | max allocated: 9 | reserved: 8 | max reserved: 8", "do not rise"),
+        (
+            "allocated: 9 | max allocated: 9 | reserved: 9 | max reserved: 9",
+            "are not in ascending order",
+        ),
+        (
+            "allocated: 1 | max allocated: 9 | reserved: 8 | max reserved: 8",
+            "are not in ascending order",
+        ),
         ("allocated: 1 | max allocated: 2 | reserved: 9 | max reserved: 9", "700 %, outside"),
         ("allocated: 1 | max allocated: 2 | reserved: 2 | max reserved: 2", "0 %, outside"),
     ],

@@ -54,7 +54,7 @@ def test_each_claim_is_a_case(run_command: Run) -> None:
     bad, good = suites(done.out)["a.par"]
     assert (bad.get("name"), bad.get("line"), len(bad)) == ("mfu > 90 %", "10", 1)
     assert (good.get("name"), len(good)) == ("step_time < 10 min", 0)
-    assert bad[0].get("message") == "`mfu > 90 %` does not hold"
+    assert bad[0].get("message") == "`mfu > 90 %` is false"
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def test_claims_that_fail_are_annotations(run_command: Run) -> None:
     done = run_command("eval", "a.par", "--format", "github", a=CLAIMS)
     (line,) = done.out.splitlines()
     assert line.startswith("::error file=a.par,line=10,")
-    assert "`mfu > 90 %25` does not hold" in line
+    assert "`mfu > 90 %25` is false" in line
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def test_a_plugin_by_a_relative_path_is_not_there(
 ) -> None:
     (parent_folder / "a.par").write_text(PIPELINE)
     assert main(["eval", str(parent_folder / "a.par"), "--plugin", "p.py"]) == 2
-    assert "there is nothing there" in capsys.readouterr().err
+    assert "the path does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["fmt", "calibrate"])

@@ -399,5 +399,5 @@ def test_a_search_of_calculators_says_that_they_have_no_layout(run_command: Run)
     done = run_command("search", "roofline.par", files={"roofline.par": spec})
     assert done.code == 2
     text = " ".join(done.err.split())
-    assert "`roofline.par` has no training step: its blocks are calculators" in text
+    assert "`roofline.par` has no training step, only calculators" in text
     assert "`parcost eval roofline.par` shows their results" in text

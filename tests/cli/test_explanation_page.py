@@ -142,7 +142,10 @@ def test_a_figure_of_many_symbols_inside_another_is_one_row_with_its_command(exp
 @pytest.mark.parametrize(
     "term, facts",
     [
-        ("attention core", ["per call", "resource compute", "overlap none: it runs serially"]),
+        (
+            "attention core",
+            ["per call", "resource compute", "overlap none: the term runs serially"],
+        ),
         ("all-reduce of the gradient norm", ["occurs once per step on each virtual stage, after"]),
         ("driver context and libraries", ["memory 1.3", "each 1.3", "occurs once on each virtual"]),
     ],
@@ -167,8 +170,7 @@ def test_labels_are_nouns_of_what_they_head(explain: Run, term: str, facts: list
         (
             {"when": "fill", "on_arrival": True},
             (
-                "from the arrival of the first micro-batch on, under nothing; the seconds that do "
-                "not overlap include those of earlier stages"
+                "none: it starts with the arrival of the first micro-batch, and its exposed time includes that of earlier stages"
             ),
         ),
         ({"when": "end"}, "none: every stage has drained"),

@@ -113,7 +113,7 @@ def test_all_that_a_device_lacks_is_reported_at_once(run_command: Run) -> None:
     assert first.code == 2
     for name in ("memory_bandwidth", "multiprocessors", "matmul_efficiency", "memory_efficiency"):
         assert f"`{name}`: " in first.err
-    assert "the peak of the type that is computed in, such as `bf16 = " in first.err
+    assert "the peak of the compute type, such as `bf16 = " in first.err
     assert "`kernels.attention_forward_efficiency` and `attention_backward_ef" in first.err
     named = DEVICE.replace("80 GiB", f"80 GiB, {REST}, bf16 = 990 TFLOPS dense")
     named += "kernels { attention_forward_efficiency = 60 %, attention_backward_efficiency = 50 % }"
@@ -124,5 +124,5 @@ def test_a_device_with_a_peak_needs_no_other(run_command: Run) -> None:
     found = run_command(
         "eval", "a.par", a=DEVICE.replace("80 GiB", "80 GiB, fp16 = 300 TFLOPS dense")
     )
-    assert "it also needs the rate of attention" in found.err
-    assert "it also needs the peak" not in found.err
+    assert "also required: the rate of attention" in found.err
+    assert "also required: the peak" not in found.err

@@ -108,7 +108,11 @@ def test_days_cost_energy_and_carbon_stand_on_the_screen(run_command: Run) -> No
 @pytest.mark.parametrize(
     "names, text, said",
     [
-        (("mfu", "energy"), RUN, "there is no figure `energy` here: it needs `energy { }`"),
+        (
+            ("mfu", "energy"),
+            RUN,
+            "the figure `energy` is not available in this study: it needs `energy { }`",
+        ),
         (("energy", "mfu"), PIPELINE, "needs `run { tokens = 15 T tokens }` and `energy { }`"),
         (("cost", "mfu"), RUN, "it needs `price { device_hour = 2.50 USD/h }`"),
         (("carbon", "mfu"), RUN + "energy { }\n", "needs `energy { intensity = 400 g/kWh }`"),
@@ -135,7 +139,7 @@ def test_no_name_is_dropped(run_command: Run, names: tuple[str, ...], text: str,
 def test_a_claim_says_what_its_figure_needs(run_command: Run) -> None:
     done = run_command("eval", "a.par", a=RUN + "expect { energy <= 1 MWh }\n")
     assert done.code == 2
-    assert "there is no figure `energy` here: it needs `energy { }`" in done.err
+    assert "the figure `energy` is not available in this study: it needs `energy { }`" in done.err
 
 
 @pytest.mark.slow
@@ -183,7 +187,7 @@ def test_the_terms_of_a_cause_add_up_to_it(run_command: Run) -> None:
     [
         ("TP comunication", "did you mean `TP communication`"),
         ("activtions", "did you mean `activations`"),
-        ("energy", "there is no figure `energy` here: it needs `run"),
+        ("energy", "the figure `energy` is not available in this study: it needs `run"),
     ],
 )
 def test_a_near_miss_is_suggested(run_command: Run, term: str, said: str) -> None:

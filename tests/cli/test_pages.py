@@ -199,8 +199,8 @@ def test_a_sweep_has_columns_for_headlines_and_what_claims_name() -> None:
 @pytest.mark.parametrize(
     ("hidden", "where"),
     [
-        (0.0, "none: it runs serially"),
-        (2.0, "under the pass of another micro-batch, which the schedule runs at once"),
+        (0.0, "none: the term runs serially"),
+        (2.0, "with the pass of another micro-batch, which the schedule runs at the same time"),
     ],
 )
 def test_what_a_schedule_hides_under_another_pass_does_not_hide_nowhere(

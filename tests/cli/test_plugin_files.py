@@ -238,11 +238,14 @@ def test_its_terms_take_part_in_a_search(run: Run) -> None:
 @pytest.mark.parametrize(
     "files, said",
     [
-        (["missing.py"], "there is nothing there"),
+        (["missing.py"], "the path does not exist"),
         (["specs/a.par"], "that is neither"),
         (["specs"], "that is neither"),
-        (["calculators.py"], "a plugin called `calculators` is installed already"),
-        (["loader.py", "specs/loader.py"], "a plugin called `loader` is in `loader.py` already"),
+        (["calculators.py"], "there is already a plugin called `calculators`: installed"),
+        (
+            ["loader.py", "specs/loader.py"],
+            "there is already a plugin called `loader`: in `loader.py`",
+        ),
     ],
 )
 def test_an_invalid_plugin_file_is_a_usage_error(run: Run, files: list[str], said: str) -> None:

@@ -74,7 +74,7 @@ def test_a_sweep_says_which_options_show_the_advice_of_a_point(
     out = run("eval", "a.par", "--full", a=SWEPT.replace(written, swept)).out
     assert "Levers" not in out
     flowing = " ".join(out.split())
-    (options,) = re.findall(r"advice of one point: ((?:--set (?:'[^']*'|\S+) ?)+)", flowing)
+    (options,) = re.findall(r"Full report of one point: ((?:--set (?:'[^']*'|\S+) ?)+)", flowing)
     one = run("eval", "a.par", "--full", *shlex.split(options))
     assert "Levers" in one.out
 
@@ -82,7 +82,7 @@ def test_a_sweep_says_which_options_show_the_advice_of_a_point(
 def test_a_sweep_of_a_let_has_no_option_for_a_point(run: Run) -> None:
     text = "let degree = [1, 2]\n" + GOOD.replace("tp = 2", "tp = degree")
     done = run("explain", "a.par", "step_time", a=text)
-    assert done.err.endswith("pick one, such as one value of `degree` in the file\n")
+    assert done.err.endswith("choose one, such as one value of `degree` in the file\n")
 
 
 def test_a_sweep_says_where_a_claim_holds(run: Run) -> None:
@@ -130,12 +130,12 @@ def test_check_and_eval_refuse_a_sweep_without_a_legal_point(run: Run) -> None:
 
 def test_a_warning_of_a_sweep_says_at_which_points_it_stands(run: Run) -> None:
     one = " ".join(run("eval", "a.par", a=GOOD.replace("tp = 2", "tp = [1, 2, 4]")).out.split())
-    assert "warning: sequence parallelism shards nothing: tp is 1 (at tp = 1)" in one
+    assert "warning: sequence parallelism has no effect: tp is 1 (at tp = 1)" in one
     swept = GOOD.replace("tp = 2", "tp = [1, 2, 4]").replace("32 seq", "[32, 64] seq")
     several = " ".join(run("eval", "b.par", b=swept).out.split())
     assert "tp is 1 (at 2 of 6 points, such as tp = 1, global_batch = " in several
     every = " ".join(run("eval", "c.par", c=swept.replace("tp = [1, 2, 4]", "tp = 1")).out.split())
-    assert "shards nothing: tp is 1 " in every
+    assert "sequence parallelism has no effect: tp is 1 " in every
     assert "tp is 1 (at" not in every
 
 
@@ -181,7 +181,7 @@ def test_a_sweep_that_is_bound_point_by_point_has_a_limit(run: Run) -> None:
     assert done.code == 2
     assert "error[too-many-points]: the sweeps have 20,000 points" in done.err
     assert "limit is 10,000" in done.err
-    assert "each value of `layout.pp` is another structure" in done.err
+    assert "every value of `layout.pp` is evaluated separately" in done.err
 
 
 def test_a_sweep_is_read_once_however_many_points_are_bound(

@@ -31,7 +31,7 @@ def test_a_file_that_is_read_is_not_written(
 ) -> None:
     done = run_command(*command, "--out", "./job.par", job=JOB)
     assert done.code == 2
-    assert "`--out ./job.par` is read by this command: name another file" in done.err
+    assert "`--out ./job.par` is an input of this command: choose another file" in done.err
     assert (own_folder / "job.par").read_text() == JOB
 
 
@@ -102,6 +102,6 @@ def test_a_change_that_is_far_too_large_does_not_fit(run_command: Run) -> None:
     job = job.replace(", sequence_parallel = on", "")
     job += "use catalog.fabrics.hgx_h100\n"
     done = run_command("eval", "job.par", "--set", "dgx_h100.devices=1", job=job)
-    (rows,) = done.out.split("No change that was tried fits in memory")[1:]
+    (rows,) = done.out.split("No change fits in memory")[1:]
     assert "does not fit" in rows
     assert "tight" not in rows

@@ -333,7 +333,10 @@ def test_an_array_names_every_algorithm_that_is_fastest_somewhere() -> None:
 def test_an_unsupported_operation_takes_infinite_time() -> None:
     study = SpecStudy("test", {}, PLUGINS)
     call = study.collective("broadcast", 1.0, one_level(8.0, 1e-6, 1e11), "pairwise")
-    assert (call.seconds, call.formula.text) == (float("inf"), "pairwise does not do broadcast")
+    assert (call.seconds, call.formula.text) == (
+        float("inf"),
+        "pairwise does not support broadcast",
+    )
     alone = study.collective("broadcast", 1.0, one_level(1.0, 1e-6, 1e11), "pairwise")
     assert alone.seconds == 0
 

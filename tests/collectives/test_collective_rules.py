@@ -90,7 +90,7 @@ def test_an_operation_outside_of_a_named_algorithm_is_an_error(
     found = ids(8, choice, layout)["collective-operation"]
     said = choice.partition(" = ")[2]
     assert found.message == (
-        f"`{said}` does not support `{operation}`, which the ranks of `{group}` need, only {does}"
+        f"`{said}` does not support `{operation}`, which group `{group}` needs; it supports {does}"
     )
     assert found.labels[0].span.text == choice
 

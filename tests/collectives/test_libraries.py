@@ -85,8 +85,8 @@ def test_what_is_read_of_a_library_is_of_a_release() -> None:
     assert cited == {
         "nccl": "NCCL 2.30",
         "rccl": "RCCL",
-        "nccl_text_book": "NCCL 2.30: its algorithms by rounds and bytes",
-        "rccl_text_book": "RCCL: its algorithms by rounds and bytes",
+        "nccl_text_book": "NCCL 2.30: algorithms estimated by rounds and bytes",
+        "rccl_text_book": "RCCL: algorithms estimated by rounds and bytes",
         "mpi": "Thakur",
     }
 

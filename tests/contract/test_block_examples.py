@@ -47,7 +47,7 @@ def test_a_study_without_training_is_shown_a_block_that_works(
     done = run_command("eval", "a.par", a=REST + CLUSTER)
     assert done.code == 2
     said = " ".join(done.err.split())
-    assert "the study has no block `training`, and one is needed" in said
+    assert "the study needs a `training` block" in said
     assert f"for example `{TRAINING}`" in said
     assert run_command("eval", "a.par", a=f"{REST}{CLUSTER}{TRAINING}\n").code == 0
 

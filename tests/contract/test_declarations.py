@@ -91,15 +91,15 @@ def changed(record: Any, name: str, value: Any) -> Any:
 @try_each(
     "record, name, value, error",
     [
-        (RECORDS[0], "share", -0.1, "the term `odd` share = -0.1, which no time or size is"),
+        (RECORDS[0], "share", -0.1, "the term `odd` share = -0.1, which is negative or not finite"),
         (RECORDS[0], "also", ("x",), "the term `odd` also_busy = (), which is not one share for"),
-        (RECORDS[0], "count", (), "the term `odd` count = (), which is not a number of times"),
-        (RECORDS[3], "freed_at_b", 1.1, "the term `odd` freed_at_b = 1.1, which is not within 0"),
+        (RECORDS[0], "count", (), "the term `odd` count = (), which is neither a count nor"),
+        (RECORDS[3], "freed_at_b", 1.1, "the term `odd` freed_at_b = 1.1, which is not between 0"),
         (
             RECORDS[3],
             "of_activations",
             -1.1,
-            "the term `odd` of_activations = -1.1, which no share",
+            "the term `odd` of_activations = -1.1, which is not a share",
         ),
         (RECORDS[5], "column", 1.5, "the figure `odd` column = 1.5, which is not a whole number"),
         (RECORDS[5], "detail", 1, "the figure `odd` detail = 1, which is neither true nor false"),
@@ -110,7 +110,12 @@ def changed(record: Any, name: str, value: Any) -> Any:
         (RECORDS[8], "links", (), "the group `odd` links = (), not one for each level"),
         (RECORDS[9], "stages", 0, "the pipeline stages = 0, which is not a whole number above 0"),
         (RECORDS[9], "stages", 2.0, "the pipeline stages = 2.0, which is not a whole number above"),
-        (RECORDS[12], "budget_seconds", -1, "a goal budget_seconds = -1, which no time or size is"),
+        (
+            RECORDS[12],
+            "budget_seconds",
+            -1,
+            "a goal budget_seconds = -1, which is negative or not finite",
+        ),
     ],
 )
 def test_a_field_out_of_its_range_is_named_with_its_record(

@@ -258,7 +258,7 @@ def test_a_limit_of_no_figure_is_an_error(run_command: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a.par"], "name two files, a revision and files, or a file and --set"),
+        (["a.par"], "give two files, a revision and files, or a file and --set"),
         (
             ["a.par", "./a.par", "--set", "layout.tp=4"],
             "write `parcost diff a.par --set layout.tp=4`",
@@ -360,7 +360,7 @@ def test_a_second_revision_apart_is_named(run_command: Run, repository: Path) ->
     assert repository.is_dir()
     done = run_command("diff", "main", "HEAD")
     assert done.code == 2
-    assert "two are one word, `main..HEAD`" in done.err
+    assert "write two revisions as one word, `main..HEAD`" in done.err
 
 
 def test_a_file_that_a_revision_lacks_is_an_error(run_command: Run, repository: Path) -> None:

@@ -297,11 +297,11 @@ def test_the_label_of_several_layers_is_renamed_whole(open_text: Open) -> None:
     ("part", "delta", "new", "reason"),
     [
         ("h100_sxm", 2, "mine", "a name of the catalogue"),
-        ("cluster {", 2, "mine", "a word of the language"),
+        ("cluster {", 2, "mine", "a keyword of the language"),
         ("devices = nodes", 2, "mine", "a name of the language"),
         ("let nodes", 5, "8x", "is not a name"),
         ("let nodes", 5, "naïve", "is not a name"),
-        ("let nodes", 5, "study", "a word of the language"),
+        ("let nodes", 5, "study", "a keyword of the language"),
         ("let nodes", 5, "devices", "is taken here"),
         ("study wide", 7, "narrow", "is taken"),
         ("tp = 4", 5, "a", "no name here"),

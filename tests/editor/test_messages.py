@@ -41,7 +41,7 @@ def test_a_request_whose_parameters_do_not_fit_is_answered(parameters: Any) -> N
     done = served(request, END)
     assert done.returncode == 0
     assert b'"id": 2' in done.stdout
-    assert b"the parameters of `textDocument/hover` do not fit" in done.stdout
+    assert b"the parameters of `textDocument/hover` are invalid" in done.stdout
     assert b"Traceback" not in done.stderr
 
 

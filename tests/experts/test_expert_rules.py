@@ -54,15 +54,15 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "tp = 4, ep = 8",
             "",
             "experts-sequence-parallel",
-            "4 tensor-parallel ranks would each send the same tokens to the experts",
+            "without sequence parallelism, 4 tensor-parallel ranks would each send the same tokens to the experts",
             "write `sequence_parallel = on`, or ep = 1 with etp = 4",
         ),
         (
             "ep = 8",
             "distribution = measured, loads = [1, 2, 3]",
             "loads-count",
-            "`loads` lists 3 experts, with 6 tokens in all; the model has 256 experts",
-            "list a number of tokens for each of 256 experts, not all 0",
+            "`loads` lists 3 experts with 6 tokens in total, but the model has 256 experts",
+            "list a number of tokens for each of 256 experts, at least one above 0",
         ),
         (
             "ep = 8",
@@ -76,13 +76,13 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "distribution = balanced, capacity_factor = 0.8",
             "capacity-drops",
             DROPS,
-            "a factor of 1 drops none; without a capacity factor experts take all tokens",
+            "write a factor of 1, which drops no tokens, or remove the capacity factor",
         ),
         (
             "ep = 64",
             "node_limit = 4",
             "node-limit-copies",
-            "`node_limit` saves nothing if every expert gets its own copy of a token",
+            "`node_limit` has no effect if each expert receives its own copy of a token",
             "write `deduplicate = on`, which sends one copy to each node",
         ),
     ],
@@ -109,7 +109,7 @@ def test_dropped_tokens_of_skewed_loads_are_reported_above_the_mean(
             "1.78 times the mean load"
         )
         assert (
-            help == "a factor of 1.78 drops none; without a capacity factor experts take all tokens"
+            help == "write a factor of 1.78, which drops no tokens, or remove the capacity factor"
         )
     assert not failures(mixture("ep = 8", loads.format(1.78), model=few))
     skewed = failures(mixture("ep = 8", "imbalance = 1.645, capacity_factor = 1.25"))
@@ -140,7 +140,7 @@ def test_a_limited_token_finds_its_experts(mixture: Mixture) -> None:
     study = mixture("ep = 256", "deduplicate = on, node_limit = 1", devices=256, model=MANY)
     assert failures(study) == {
         "node-limit-experts": (
-            "with node_limit = 1 a token reaches 8 experts, and top_k is 16",
+            "with node_limit = 1 a token can reach 8 experts, but top_k is 16",
             "write `node_limit` of at least 2",
         )
     }
@@ -164,8 +164,14 @@ def test_a_legal_mixture_breaks_no_rule(mixture: Mixture) -> None:
     [
         ("kind = one_f_one_b", ""),
         ("kind = interleaved, chunks = 2", ""),
-        ("kind = gpipe", "`gpipe` runs no micro-batch forward beside another one backward"),
-        ("kind = zb_h1", "`zb_h1` runs no micro-batch forward beside another one backward"),
+        (
+            "kind = gpipe",
+            "`gpipe` does not pair the forward pass of one micro-batch with the backward pass of another",
+        ),
+        (
+            "kind = zb_h1",
+            "`zb_h1` does not pair the forward pass of one micro-batch with the backward pass of another",
+        ),
         (
             "kind = dualpipe",
             "`dualpipe` already overlaps the all-to-all with the other pass of each pair",

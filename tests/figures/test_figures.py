@@ -165,7 +165,7 @@ def test_the_masked_half_of_unfused_attention_counts_as_executed_only(
 ) -> None:
     found = figures(bind({"training.flash_attention": "off"}, terms=[work("f", "F", 1.0)]))
     assert "attention counted causal" in found["mfu"].note
-    assert "attention counted with its masked half" in found["hfu"].note
+    assert "attention counted including its masked half" in found["hfu"].note
 
 
 @pytest.mark.parametrize("flash", ["on", "off"])

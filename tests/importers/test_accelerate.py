@@ -155,7 +155,9 @@ def test_fsdp_2_with_a_mesh_is_read() -> None:
 def test_a_strategy_shards_weights_and_may_keep_what_it_gathers(
     strategy: str, stage: str, reshard: str | None, shard: str | None
 ) -> None:
-    """A rank of SHARD_GRAD_OP holds a shard in float32, and gathers the type of the products."""
+    """A rank of SHARD_GRAD_OP holds a shard in float32, and gathers the type of the matrix
+    products.
+    """
     found = translate(FSDP_1.replace("FULL_SHARD", strategy))
     assert settings(found)["layout.zero"] == stage
     assert settings(found).get("sharding.reshard") == reshard
@@ -293,7 +295,7 @@ def test_what_cannot_be_written_is_listed() -> None:
         ),
         (
             "distributed_type: DEEPSPEED\ndeepspeed_config: {offload_optimizer_device: nvme}\n",
-            "on a disk",
+            "to NVMe",
             "offload_optimizer_device: nvme",
         ),
     ],

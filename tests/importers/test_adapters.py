@@ -255,10 +255,10 @@ def test_adapters_beside_a_quantized_base_are_bf16_in_trl(more: str, recipe: str
             "trl",
             "--bf16",
             "--bf16 --use_lora",
-            "LoRA of a script with targets of its own is not read",
+            "LoRA with targets that are set in a script is not read",
         ),
-        ("llamafactory", "full", "lora\nadapter_name_or_path: a", "LoRA of an earlier run"),
-        ("axolotl", "bf16: true", "lora_model_dir: out", "LoRA of an earlier run"),
+        ("llamafactory", "full", "lora\nadapter_name_or_path: a", "LoRA from an earlier run"),
+        ("axolotl", "bf16: true", "lora_model_dir: out", "LoRA from an earlier run"),
         (
             "axolotl",
             "bf16: true",
@@ -322,7 +322,7 @@ def test_a_file_of_several_blocks_is_none_of_them(run_command: Run) -> None:
     job = f'use "adapter_config.json" as adapters\n{JOB}'
     done = run_command("check", "job.par", job=job, files=files)
     assert done.code == 2
-    assert "`as` is for a file of one block" in done.out + done.err
+    assert "`as` needs a file with one block" in done.out + done.err
 
 
 @try_each(

@@ -51,7 +51,7 @@ def test_a_configuration_of_bridge_in_yaml_is_read_as_its_recipe() -> None:
 @try_each(
     "old, new, message",
     [
-        ("train:", "peft:\n  type: dora\ntrain:", "adapters of the class `dora` are not read"),
+        ("train:", "peft:\n  type: dora\ntrain:", "adapters of the class `dora` are not supported"),
         ("  seq_length: 8192", "  hybrid_layer_pattern: MEM\n  seq_length: 8192", "Mamba layers"),
         ("  num_layers: 32", "  hf_path: Qwen/Qwen3-VL-8B-Instruct\n  num_layers: 32", "vision"),
         ("bf16_mixed", "bf17_mixed", "is not a recipe of mixed precision"),
@@ -88,7 +88,9 @@ def test_a_yaml_of_overrides_asks_for_what_its_recipe_sets() -> None:
     assert {"training.recompute", "training.dropout"} <= set(asked)
     assert not {"layout.tp", "training.sequence", "training.micro_batch"} & set(asked)
     assert asked["layout.pp"].answers[0] == "--recipe llama3_8b_pretrain_config"
-    assert "the file changes a recipe, which --recipe names" in asked["layout.pp"].reason
+    assert (
+        "the file changes a recipe, which must be named with --recipe" in asked["layout.pp"].reason
+    )
 
 
 def test_an_unknown_recipe_of_a_yaml_is_named() -> None:
@@ -158,7 +160,7 @@ def test_a_function_that_starts_the_job_changes_no_setting() -> None:
 def test_a_function_of_another_file_may_change_settings() -> None:
     found = translate(Megatron(), "job.py", STARTS.format(module="own.training"))
     asked = {one.attribute: one.reason for one in found.questions}
-    assert "`pretrain` may change it" in asked["training.micro_batch"]
+    assert "`pretrain`, a function of another file, may change it" in asked["training.micro_batch"]
 
 
 # The generic script ---------------------------------------------------------------------------
@@ -274,7 +276,7 @@ def test_a_mode_that_contradicts_the_recipe(recipe: str, mode: str, help: str) -
         ("--config-file ov.yaml", "`ov.yaml` changes the recipe: it is not beside the script"),
         ("mixed_precision=bf16_with_fp8_current_scaling_mixed", "precisions.fp8_current"),
         ("mixed_precision=fp16_mixedd", "`fp16_mixedd` is not a recipe of mixed precision"),
-        ("4096", "it is no override, section.key=value, and no value of a flag"),
+        ("4096", "it is neither an override (section.key=value) nor the value of a flag"),
     ],
 )
 def test_words_of_the_generic_script_are_read_or_listed(

@@ -27,7 +27,7 @@ Run = Callable[..., Any]
             "run.yaml",
             PRETRAIN.replace("tokenizer_dir: t\n", ""),
             "keys are of LitGPT",
-            "nor `tokenizer_dir`, by which the format is recognised",
+            "the keys that identify the format are missing: one of ",
         ),
         (
             "run.yaml",

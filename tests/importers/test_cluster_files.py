@@ -147,9 +147,12 @@ def test_codes_of_a_terminal_are_passed_over() -> None:
             "groups of 1 and 2 by NV4",
         ),
         ("GPU0  X  NV12\nGPU1  NV12  X\n", "the header of the matrix is missing"),
-        ("   GPU0 GPU1\nLegend:\n", "no row of codes"),
+        ("   GPU0 GPU1\nLegend:\n", "no row of connection codes"),
         ("   GPU0 GPU1\nGPU0  X\nGPU1 NV12 X\n", "the row of GPU0 has fewer codes"),
-        ("   GPU0 GPU1\nGPU0 X NV12\nGPU1 NV4 X\n", "joined by NV12 and by NV4"),
+        (
+            "   GPU0 GPU1\nGPU0 X NV12\nGPU1 NV4 X\n",
+            "connected by NV12 in one direction and by NV4",
+        ),
         ("nothing\n", "no header with GPU0"),
         ("", "no header with GPU0"),
     ],
@@ -238,7 +241,7 @@ def test_unequal_switches_have_the_size_of_most_of_them() -> None:
         "fabric.core.size": "2 units",
     }
     (leaf,) = [one for one in found.blocks[0].blocks if one.label == "leaf"]
-    assert leaf.settings[0].assumption == "most of them; the switches join 2 to 4"
+    assert leaf.settings[0].assumption == "the most frequent number; switches connect 2 to 4"
 
 
 def test_blocks_are_levels_by_their_sizes() -> None:
@@ -299,7 +302,7 @@ def test_a_study_says_which_line_of_the_topology_lacks_a_bandwidth(
     }
     done = run_command("check", "job.par", files=files)
     assert done.code != 0
-    assert "`leaf` lacks `bandwidth`, `latency`" in done.out
+    assert "`leaf` has no `bandwidth`, `latency`" in done.out
     assert "SwitchName=leaf1 Nodes=gpu-a[01-16]" in done.out
 
 
@@ -317,7 +320,7 @@ def test_a_study_says_which_line_of_the_topology_lacks_a_bandwidth(
         ("SwitchName=a Nodes=x\nSwitchName=a Nodes=y\n", "defined twice", "SwitchName=a Nodes=y"),
         (
             "SwitchName=a Nodes=x\nSwitchName=b Switches=a\nSwitchName=c Switches=a,b\n",
-            "unequal heights",
+            "on different levels",
             "SwitchName=c Switches=a,b",
         ),
         ("SwitchName=a Nodes=x[1-\n", "brackets", None),
@@ -334,16 +337,16 @@ def test_a_study_says_which_line_of_the_topology_lacks_a_bandwidth(
         (f"h slots={DIGITS}\n", "the slots of `h` are not a number", None),
         (f"SLURM_NNODES={DIGITS}\nSLURM_GPUS_ON_NODE=8\n", "SLURM_NNODES is not a number", None),
         ("SLURM_NNODES=\u00b2\nSLURM_GPUS_ON_NODE=8\n", "SLURM_NNODES is not a number", None),
-        (TREE + BLOCKS, "topology/tree and topology/block: a cluster has one of them", None),
+        (TREE + BLOCKS, "cannot be combined: a cluster uses one of them", None),
         (HOSTS.replace("n3 slots=8", "n3 slots=4"), "`n3` has 4 slots, and `n1` 8", "n3 slots=4"),
         (HOSTS + "n4 slots=0\n", "the slots of `n4` are not a number of at least 1", "n4 slots=0"),
         (HOSTS + "n4 : eight\n", "a host with its slots is expected", "n4 : eight"),
         (
             JOB.replace("NUM_NODES=4", "NUM_NODES=3"),
-            "SLURM_JOB_NODELIST has 4 nodes, and the job has 3",
+            "SLURM_JOB_NODELIST has 4 nodes, but the job has 3",
             "SLURM_JOB_NODELIST=gpu-a[01-02],gpu-b[01-02]",
         ),
-        (JOB.replace("NTASKS=32", "NTASKS=31"), "4 nodes of 8 tasks are 32", "SLURM_NTASKS=31"),
+        (JOB.replace("NTASKS=32", "NTASKS=31"), "4 nodes x 8 tasks = 32", "SLURM_NTASKS=31"),
         ("SLURM_NTASKS=8\n", "follow from SLURM_JOB_NUM_NODES and", None),
         (JOB.replace("ON_NODE=8", "ON_NODE=all"), "not a number of at least 1", None),
         ("", "no switches, blocks", None),

@@ -225,7 +225,7 @@ def test_a_secondary_copy_of_the_parameters_is_listed() -> None:
     found = translate({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}})
     (one,) = found.missing
     assert one.name == "zero_optimization.zero_hpz_partition_size"
-    assert "within 8 ranks (hpZ)" in one.reason
+    assert "for the gathers of backward within 8 ranks" in one.reason
     assert "sharding.shard" not in settings(found)
     assert not translate({"zero_optimization": {"zero_hpz_partition_size": 1}}).missing
 
@@ -260,7 +260,7 @@ def test_state_on_the_host_is_read() -> None:
     [
         (
             {"offload_optimizer": {"device": "nvme"}},
-            "on a disk cannot be expressed in a spec",
+            "offloading to NVMe cannot be expressed in a spec",
             '"device": "nvme"',
         ),
         ({"stage": 4}, "stages of ZeRO are 0 to 3", '"stage": 4'),

@@ -76,7 +76,7 @@ def test_layers_with_full_attention(changes: dict[str, Any], attribute: str, val
     "changes, message",
     [
         ({"layer_types": ["sliding_attention"] * 8}, "`sliding_attention` are not modeled"),
-        ({"layer_types": ["linear_attention"] * 7}, "it lists 7 layers, and the model has 8"),
+        ({"layer_types": ["linear_attention"] * 7}, "it lists 7 layers, but the model has 8"),
         ({"attn_output_gate": False}, "only with the value true"),
         ({"full_attention_interval": 0}, "at least 1"),
         ({"linear_num_value_heads": 9}, "9 value heads / 4 key heads is 2.25, not whole"),
@@ -121,7 +121,7 @@ def test_a_list_of_layers_with_full_attention(
 def test_a_list_of_another_length_is_named() -> None:
     text = small(f"{FLAGS}{VARIANT}").replace("--linear-attention-freq 4", "")
     (problem,) = problems(f"{text} --num-layers 8 --linear-attention-freq [1]*9")
-    assert "the list has 9 layers, and --num-layers 8" in problem
+    assert "the list has 9 layers, but --num-layers is 8" in problem
 
 
 @try_each("value, answer", [(16, "add --set model.delta_heads=16"), (32, "")])

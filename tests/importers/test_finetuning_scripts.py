@@ -65,7 +65,7 @@ def test_an_unknown_value_of_a_key_that_the_tool_lacks_is_an_unknown_key(
     assert not found.questions
     script = f"{launch} --tensor_ranks $RANKS\n"
     done = run_command("check", "run.sh", files={"run.sh": script})
-    assert "`layout.tp` is not known: `tensor_ranks` may decide it" in done.out
+    assert "`layout.tp` is not known: `tensor_ranks`, which is not in" in done.out
 
 
 def test_files_that_a_script_writes_are_read() -> None:
@@ -91,7 +91,9 @@ EOF
     either = f"if [ $BIG = 1 ]; then\n{files}else\n{other}fi\n"
     (asked,) = one.read(ImportFile("run.sh", either + launch)).questions
     assert asked.attribute == "layout.zero"
-    assert "`./ds.json`, which the script writes with text that a test" in asked.reason
+    assert (
+        "`./ds.json`, which the script writes with text that depends on a condition" in asked.reason
+    )
 
 
 WRITTEN = """cat > ds.json <<EOF
@@ -189,7 +191,7 @@ def test_a_launch_reads_a_file_in_its_folder_before_one_beside_the_script(
     "command, why",
     [
         *(
-            (one, f"`{shown}` in line 1 leads to a folder that is not known")
+            (one, f"`{shown}` in line 1 changes to an unknown folder")
             for one, shown in (
                 ("[ -d conf ] && cd conf", "cd conf"),
                 ("if [ $BIG = 1 ]; then cd conf; fi", "cd conf"),

@@ -88,17 +88,17 @@ def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
                 ".dora_llama3_1_8b",
                 "adapters other than LoRA and QLoRA are not modeled",
             ),
-            ("torchtune", "modules.loss.Linear", "rlhf.loss.DPO", "a reference model beside"),
+            ("torchtune", "modules.loss.Linear", "rlhf.loss.DPO", "a separate reference model"),
             ("trl", "--bf16", "--bf16 --load_in_8bit", "a frozen model in 4 or 8 bits is not"),
             ("trl", "scripts/sft.py", "scripts/grpo.py", "`trl/scripts/grpo.py`: a rollout engine"),
-            ("trl", "scripts/sft.py", "scripts/dpo.py", "a reference model beside the trained one"),
+            ("trl", "scripts/sft.py", "scripts/dpo.py", "a separate reference model"),
             (
                 "trl",
                 "--bf16",
                 "--bf16 --rank 64",
                 "`rank` is 64: LoRA of this kind of job is not read",
             ),
-            ("trl", "--bf16", "--bf16 --beta 0.1", "`beta` is 0.1: a reference model beside"),
+            ("trl", "--bf16", "--bf16 --beta 0.1", "`beta` is 0.1: a separate reference model"),
             ("trl", "--bf16", "--bf16 --optim adafactor", "`optim` is adafactor: the state of an"),
             (
                 "ms_swift",
@@ -224,7 +224,7 @@ def test_a_key_sets_what_it_decides(tool: str, old: str, new: str, path: str, va
             "axolotl",
             "bf16: true",
             f"{EXPERTS}\nexpert_parallel_size: 2\nfsdp: [full_shard]",
-            "left out of the sharding",
+            "sharded separately",
         ),
     ],
 )
@@ -364,8 +364,8 @@ def test_a_program_in_python_is_not_read_as_a_script(tool: str) -> None:
     one = importer_of(tool)
     text = "from trl import SFTConfig\nargs = SFTConfig(bf16=True)\n"
     (problem,) = one.read(ImportFile("train.py", text)).problems
-    assert problem.message.endswith("the settings of a Python file are not read")
-    assert "import the command that starts `train.py`" in problem.help
+    assert problem.message.endswith("settings in a Python file are not supported")
+    assert "import a script with the command that starts `train.py`" in problem.help
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_a_key_of_flagscale_that_decides_is_listed(key: str, value: str, is_name
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
-        ("use_engram", "tables of n-grams"),
+        ("use_engram", "n-gram tables (Engram)"),
         ("enable_hyper_connections", "several residual streams"),
         ("num_residual_streams", "several residual streams"),
     ],

@@ -183,7 +183,7 @@ def test_a_script_that_is_not_beside_the_one_that_starts_it_is_named(run_command
     done = run_command("eval", "job.slurm", files={"job.slurm": STARTER})
     assert done.code == 2
     text = " ".join(done.err.split())
-    assert "`job.slurm` starts another file, which has the job: `examples/train.sh`" in text
+    assert "`job.slurm` starts another file, which describes the job: `examples/train.sh`" in text
     assert (
         "put `examples/train.sh` into the folder of `job.slurm`, or evaluate `examples/train.sh` with --set"
         in text
@@ -196,14 +196,14 @@ def test_the_word_tensor_within_another_word_asks_for_no_degree(run_command: Run
     )
     done = run_command("import", "run.sh", files={"run.sh": f"deepspeed main.py {flags}\n"})
     text = " ".join(done.err.split())
-    assert "`tensor_x` may decide it" in text
-    assert "`enable_tensorboard` may decide it" not in text
+    assert "`tensor_x`, which is not in parcost's table" in text
+    assert "`enable_tensorboard`, which is not in parcost's table" not in text
 
 
 def test_a_script_names_the_configuration_that_it_launches(run_command: Run) -> None:
     script = "srun -N 8 torchrun --nproc_per_node 8 train.py --config_file ./cfg/llama.toml\n"
     done = run_command("eval", "job.sh", files={"job.sh": script})
-    assert "which has the job: `./cfg/llama.toml`" in " ".join(done.err.split())
+    assert "which describes the job: `./cfg/llama.toml`" in " ".join(done.err.split())
 
 
 @pytest.mark.parametrize(
@@ -220,13 +220,13 @@ def test_a_script_names_the_configuration_that_it_launches(run_command: Run) -> 
 def test_a_script_names_the_configuration_beside_it(run_command: Run, script: str) -> None:
     done = run_command("eval", "job.sh", files={"job.sh": script, "conf/run.yaml": "a: 1\n"})
     text = " ".join(done.err.split())
-    assert "evaluate `conf/run.yaml`, and state by --set what the command changes of it" in text
+    assert "evaluate `conf/run.yaml`, and repeat with --set what the command changes of it" in text
 
 
 def test_a_module_with_its_configuration_is_named(run_command: Run) -> None:
     script = "torchrun --nproc_per_node=8 -m own.train --job_config_file run.toml --a.b 2\n"
     done = run_command("eval", "job.sh", files={"job.sh": script, "run.toml": "a = 1\n"})
-    assert "evaluate `run.toml`, and state by --set" in " ".join(done.err.split())
+    assert "evaluate `run.toml`, and repeat with --set" in " ".join(done.err.split())
 
 
 def test_all_configurations_of_a_command_are_in_the_help(run_command: Run) -> None:
@@ -234,7 +234,9 @@ def test_all_configurations_of_a_command_are_in_the_help(run_command: Run) -> No
     script = "python start.py train.py -d . run.yml local.yml\n"
     files = {"job.sh": script, "run.yml": "a: 1\n", "local.yml": "b: 1\n"}
     text = " ".join(run_command("eval", "job.sh", files=files).err.split())
-    assert "evaluate `run.yml`, and state by --set what `local.yml` and the command change" in text
+    assert (
+        "evaluate `run.yml`, and repeat with --set what `local.yml` and the command change" in text
+    )
 
 
 @pytest.mark.slow
@@ -257,7 +259,9 @@ def test_a_script_with_its_configuration_lacks_no_other_file(
         files = {"job.sh": script, "ds.json": settings}
     done = run_command("eval", "job.sh", files=files)
     assert done.code == 2
-    assert "`train.py`, which the script starts, is of no tool that parcost reads" in done.err
+    assert (
+        "`train.py`, which the script starts, belongs to no tool that parcost imports" in done.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,15 +291,15 @@ def test_only_a_configuration_of_the_job_is_one_that_has_it(
     assert done.code == 2
     text = " ".join(done.err.split())
     if missing:
-        assert f"which has the job: `{missing}`" in text
+        assert f"which describes the job: `{missing}`" in text
     else:
-        assert "is of no tool that parcost reads" in text
+        assert "belongs to no tool that parcost imports" in text
 
 
 def test_the_configuration_of_a_launcher_does_not_have_the_job(run_command: Run) -> None:
     script = "accelerate launch --config_file fsdp.yaml --num_processes 8 train.py --lr 1e-4\n"
     done = run_command("eval", "job.sh", files={"job.sh": script})
-    assert "is of no tool that parcost reads" in " ".join(done.err.split())
+    assert "belongs to no tool that parcost imports" in " ".join(done.err.split())
 
 
 @pytest.mark.parametrize("command", ["import", "eval", "check"])
@@ -326,13 +330,14 @@ def test_nodes_of_another_size_are_named_until_they_are_set(run_command: Run, na
     """The fabric of the command line has nodes of 8 devices."""
     machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
     text = NODES_OF_FOUR[name]
-    note = "nodes of 4 devices: add --set node.size=4 if the fabric has others"
+    note = "nodes of 4 devices: add --set node.size=4 if the fabric has other nodes"
     assert note in " ".join(run_command("import", name, files={name: text}).err.split())
     assert note in run_command("check", name, *machine, files={name: text}).out
     key = {"train.sh": "`--nproc_per_node 4`", "job.sbatch": "`#SBATCH --gpus-per-node`"}.get(
         name, "`num_gpus`"
     )
-    assert key in run_command("eval", name, *machine, files={name: text}).out
+    shown = run_command("eval", name, *machine, files={name: text}).out
+    assert key in " ".join(shown.split())
     answer = run_command("check", name, *machine, "--set", "node.size=4", files={name: text})
     assert answer.code == 0
     assert "node.size" not in answer.out
@@ -348,7 +353,7 @@ def test_one_node_of_more_than_eight_devices_is_named(run_command: Run) -> None:
     text = NODES_OF_FOUR["train.sh"].replace(
         "nnodes 4 --nproc_per_node 4", "standalone --nproc_per_node 16"
     )
-    note = "nodes of 16 devices: add --set node.size=16 if the fabric has others"
+    note = "nodes of 16 devices: add --set node.size=16 if the fabric has other nodes"
     done = run_command("import", "train.sh", files={"train.sh": text})
     assert note in " ".join(done.err.split())
 
@@ -356,7 +361,7 @@ def test_one_node_of_more_than_eight_devices_is_named(run_command: Run) -> None:
 def test_the_folder_of_the_launch_is_no_part_of_a_name(run_command: Run) -> None:
     script = "export C=${PWD}/configs/a.json\nsrun python start.py train.py ${C}\n"
     done = run_command("eval", "run.sh", files={"run.sh": script})
-    assert "starts another file, which has the job: `configs/a.json`" in done.err
+    assert "starts another file, which describes the job: `configs/a.json`" in done.err
 
 
 def test_a_level_of_the_fabric_is_set_where_the_spec_is_evaluated(run_command: Run) -> None:
@@ -405,12 +410,12 @@ def test_a_question_for_devices_has_the_reason(run_command: Run, line: str, why:
         [
             (
                 "torchrun --nproc_per_node $N src/fsdp.py --batch_size 4 $MORE\n",
-                "`src/fsdp.py`, which the script starts, is of no tool that parcost reads",
+                "`src/fsdp.py`, which the script starts, belongs to no tool that parcost imports",
                 "evaluate the `config.json` of its model, and state the rest",
             ),
             (
                 "python prepare.py\nsrun accelerate launch --multi_gpu -m own.train\npython show.py\n",
-                "`own.train`, which the script starts, is of no tool",
+                "`own.train`, which the script starts, belongs to no tool",
                 "evaluate the `config.json` of its model",
             ),
             (
@@ -425,7 +430,7 @@ def test_a_question_for_devices_has_the_reason(run_command: Run, line: str, why:
             ),
             (
                 "lightning run model --devices=8 --num-nodes=2 own/tiny.py --devices 8\n",
-                "`own/tiny.py`, which the script starts, is of no tool",
+                "`own/tiny.py`, which the script starts, belongs to no tool",
                 "evaluate the `config.json` of its model",
             ),
             (
@@ -457,7 +462,7 @@ def test_a_file_without_a_job_is_refused_with_the_option_that_adds_it(run_comman
         links += f"GPU{one}" + "".join("\t X " if one == it else "\tNV12" for it in ranks) + "\n"
     files = {"run.log": log, "links.txt": links}
     done = run_command("eval", "run.log", files=files)
-    assert "`run.log` has `anchor` of a job, and not the job" in done.err
+    assert "`run.log` has only `anchor` of a job" in done.err
     assert "parcost eval JOB --anchor run.log" in done.err
     assert "missing-block" not in done.err
     assert "parcost eval JOB --use links.txt" in run_command("eval", "links.txt", files=files).err
@@ -490,7 +495,7 @@ def test_a_log_that_quotes_its_command_is_a_log(run_command: Run) -> None:
         (
             "own.py",
             "from EasyDel import TrainArguments\n",
-            "`own.py` is a program, and no recipe of a tool that parcost reads",
+            "`own.py` is a program, not a recipe of a tool that parcost imports",
             "name the script that starts it or the file of its settings, or evaluate the `config",
         ),
         (
@@ -500,7 +505,7 @@ def test_a_log_that_quotes_its_command_is_a_log(run_command: Run) -> None:
                 "--hidden-size 64 --rollout-batch-size 32 --n-samples-per-prompt 8\n"
             ),
             "generation within a training step is not modeled",
-            "the training alone is evaluated from the `config.json` of the trained model",
+            "evaluate only the training, from the `config.json` of the trained model",
         ),
         (
             "run.sh",
@@ -508,8 +513,8 @@ def test_a_log_that_quotes_its_command_is_a_log(run_command: Run) -> None:
                 "python3 launcher_scripts/main.py training=llama/own_70b training.trainer.num_nodes=8 "
                 "training.model.global_batch_size=128\n"
             ),
-            "`llama/own_70b.yaml` has the other keys, and is not in the folder of the script",
-            "put it there, or evaluate it, with --set for what the command changes of it",
+            "`llama/own_70b.yaml` has the other keys, but is not in the folder of the script",
+            "put it there, or evaluate it and repeat the overrides of the command with --set",
         ),
         (
             "run.yaml",

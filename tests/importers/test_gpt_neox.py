@@ -94,10 +94,10 @@ def test_keys_set_attributes(old: str, new: str, name: str, value: str) -> None:
     "key, message",
     [
         ('"num_unique_layers": 2', "layers that share their weights"),
-        ('"adapter": {"enabled": true}', "adapters of this tool are not read"),
+        ('"adapter": {"enabled": true}', "adapters of this tool are not supported"),
         ('"precision": "fp32"', "precision is fp32, but `bf16` is enabled"),
-        ('"moe_num_experts": 8', "experts split over model-parallel ranks"),
-        ('"num_experts": 8', "experts of DeepSpeed within GPT-NeoX"),
+        ('"moe_num_experts": 8', "experts that are split over model-parallel ranks"),
+        ('"num_experts": 8', "DeepSpeed experts in GPT-NeoX"),
     ],
 )
 def test_what_the_language_lacks_is_an_error(key: str, message: str) -> None:
@@ -148,7 +148,7 @@ def test_a_part_of_a_run_says_how_to_evaluate_the_whole() -> None:
     assert not GptNeoX().recognizes("local_setup.json", part)
     assert not GptNeoX().recognizes("a.yml", "vocab-file: a\ntokenizer-type: b\n")
     ((message, _),) = problems(GptNeoX(), part, "local_setup.yml")
-    assert "is a part of a run of GPT-NeoX" in message
+    assert "is only a part of the configuration of a GPT-NeoX run" in message
 
 
 def test_an_unknown_tokenizer_asks_for_the_vocabulary() -> None:
@@ -213,7 +213,7 @@ def test_a_key_of_two_files_of_a_run_is_an_error(run_command: Run) -> None:
     files = {"model.yml": MODEL, "setup.yml": SETUP.replace("{", '{"gas": 4,', 1)}
     done = run_command("import", "model.yml", "setup.yml", files=files)
     assert done.code == 2
-    assert "`gradient_accumulation_steps` is in `setup.yml` too" in done.err
+    assert "`gradient_accumulation_steps` is also in `setup.yml`" in done.err
 
 
 def test_degrees_may_be_in_another_file_than_the_model(run_command: Run) -> None:
@@ -312,7 +312,7 @@ def test_options_of_a_fork_are_not_configurations(
     done = run_command("import", "go.sh", files=files)
     assert bool(place) is (done.code != 0), done.err
     if place:
-        assert "`--train_batch_size`: an option of a fork, which is not read" in done.err
+        assert "`--train_batch_size` is an option of a fork, which is not supported" in done.err
         assert "write `train_batch_size` into a file of the run" in done.err
 
 

@@ -253,14 +253,14 @@ def test_keys_that_depend_on_others(
         ({"intermediate_size": [1024]}, "`intermediate_size`: a whole number is expected"),
         (
             {"intermediate_size": [1024, 1024]},
-            "`intermediate_size`: it lists 2 layers, and the model has 4",
+            "`intermediate_size`: it lists 2 layers, but the model has 4",
         ),
         ({"intermediate_size": []}, "`intermediate_size`: a whole number is expected"),
         ({"hidden_size": True}, "`hidden_size`: a whole number is expected"),
         ({"attention_bias": 3}, "`attention_bias`: true or false is expected"),
         (
             {"model_type": "olmo3", "layer_types": ["full_attention", "sliding_attention"]},
-            "`layer_types`: it lists 2 layers, and the model has 4",
+            "`layer_types`: it lists 2 layers, but the model has 4",
         ),
         (
             {"model_type": "qwen3", "layer_types": ["linear_attention"] * 4},
@@ -268,7 +268,7 @@ def test_keys_that_depend_on_others(
         ),
         (
             {"model_type": "qwen3_moe", "num_experts": 8, "mlp_only_layers": [4]},
-            "`mlp_only_layers`: layer 4 is listed, and the 4 layers are 0 to 3",
+            "`mlp_only_layers`: layer 4 is listed, but the 4 layers are 0 to 3",
         ),
         (
             {"model_type": "qwen2_moe", "shared_expert_intermediate_size": "auto"},
@@ -402,13 +402,13 @@ def test_a_model_with_a_tower_is_evaluated_as_text_on_demand_only(run_command: R
     done = run_command("eval", *OPTIONS, "config.json", files=files)
     assert done.code == 2
     text = done.out + done.err
-    assert "`llava` has a vision tower, which the language does not have yet" in text
+    assert "`llava` has a vision tower, which is not modeled yet" in text
     assert "--text-only" in text
     done = run_command("import", "--text-only", "--verbose", "config.json")
     assert done.code == 0, done.err
     assert "layers     = 4" in done.out
     assert "--text-only leaves out the parameters and the time of `vision_config`" in done.out
-    assert "vision_config.depth: only the text model is read" in done.err
+    assert "vision_config.depth: only the text model is evaluated" in done.err
     done = run_command("eval", *OPTIONS, "--text-only", "config.json")
     assert done.code == 0, done.out
     assert "`vision_config (left out by --text-only)`" in " ".join(done.out.split())
@@ -572,7 +572,7 @@ def test_how_a_checkpoint_is_stored_has_a_reason() -> None:
     text = config_text(quantization_config={"quant_method": "fp8"})
     found = HuggingFace().translate("config.json", text)
     (key,) = [one for one in found.ignored if one.name.startswith("quantization")]
-    assert "`precision` is how training runs" in key.reason
+    assert "`precision` sets the types of training" in key.reason
 
 
 @pytest.mark.parametrize(

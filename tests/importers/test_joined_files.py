@@ -104,7 +104,7 @@ def test_a_comparison_shows_a_contradiction_once(run_command: Run) -> None:
 def test_the_import_of_a_spec_names_the_commands_that_read_it(run_command: Run) -> None:
     done = run_command("import", "job.par", files={"job.par": "cluster { devices = 8 }\n"})
     assert done.code == 2
-    assert "`job.par` is a spec by its suffix" in done.err
+    assert "`job.par` has the suffix of a spec" in done.err
     assert "parcost eval job.par" in done.err
 
 

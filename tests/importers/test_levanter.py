@@ -180,9 +180,9 @@ def test_a_value_that_is_not_known_raises_a_question(old: str, new: str, attribu
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("  tensor_parallel_axes: [mlp, heads]\n", "", "all ranks of this axis do the same work"),
+        ("  tensor_parallel_axes: [mlp, heads]\n", "", "all ranks of this axis compute the same"),
         ("type: llama", "type: backpack", "`backpack` is not supported"),
-        ("data:", "lora: {r: 8}\ndata:", "adapters of this tool are not read"),
+        ("data:", "lora: {r: 8}\ndata:", "adapters of this tool are not supported"),
     ],
 )
 def test_what_the_language_lacks_is_an_error(old: str, new: str, message: str) -> None:

@@ -101,8 +101,8 @@ def test_a_frozen_model_without_adapters_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("precision", "message"),
     [
-        ("transformer-engine", "FSDP of Lightning stops at `transformer-engine`"),
-        ("64-true", "FSDP of Lightning stops at `64-true`"),
+        ("transformer-engine", "FSDP of Lightning rejects `transformer-engine`"),
+        ("64-true", "FSDP of Lightning rejects `64-true`"),
         ("fp16", "`fp16` is not a precision of Lightning"),
         ("8-true", "`8-true` is not a precision of Lightning"),
     ],
@@ -114,7 +114,7 @@ def test_a_precision_that_lightning_does_not_have(precision: str, message: str) 
     assert found == (f"`precision`: {message}", f"precision: {precision}")
     alone = text.replace("devices: 8", "devices: 1").replace("num_nodes: 2", "num_nodes: 1")
     asked = {one.attribute for one in LitGpt().translate("run.yaml", alone).questions}
-    assert ("precision" in asked) == ("stops" in message)
+    assert ("precision" in asked) == ("rejects" in message)
 
 
 COMMAND = """B=2
@@ -149,11 +149,17 @@ def test_a_command_is_read_over_its_configuration() -> None:
 @try_each(
     "script, message",
     [
-        (COMMAND, "`conf/run.yaml` has the other keys, and is not in the folder of the script"),
+        (
+            COMMAND,
+            "`conf/run.yaml` has the other keys, but is not in the folder of the script",
+        ),
         (COMMAND.replace("B=2\n", ""), "`train.micro_batch_size`: `B` is not set in the file"),
-        ("litgpt finetune a/b\n", "adapters are read from a configuration alone"),
-        (f"{COMMAND}{COMMAND}", "the script has 2 trainings of LitGPT, and one is expected"),
-        (f"cd $X\n{COMMAND}", "`cd $X` in line 1 leads to a folder that is not known"),
+        ("litgpt finetune a/b\n", "adapters are supported only in a configuration file"),
+        (
+            f"{COMMAND}{COMMAND}",
+            "the script has 2 trainings of LitGPT, but exactly one is expected",
+        ),
+        (f"cd $X\n{COMMAND}", "`cd $X` in line 1 changes to an unknown folder"),
     ],
 )
 def test_a_command_that_is_not_complete_is_an_error(script: str, message: str) -> None:
@@ -187,7 +193,7 @@ def test_a_command_that_litgpt_does_not_have_is_rejected_by_its_name(command: st
     text = f"litgpt {command} pythia-160m --train.max_seq_length 2048\n"
     assert LitGpt().recognizes("run.sh", text)
     (problem,) = LitGpt().translate("run.sh", text).problems
-    assert problem.message.startswith(f"`litgpt {command}` is no command of LitGPT")
+    assert problem.message.startswith(f"`litgpt {command}` is not a command of LitGPT")
     assert text[problem.start : problem.end] == command
     assert problem.help.endswith(": pretrain or finetune_full")
 

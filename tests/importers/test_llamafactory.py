@@ -112,7 +112,7 @@ def test_a_script_reads_the_configurations_that_it_names() -> None:
     assert values["cluster.devices"] == "16"
     assert values["training.sequence"] == "4096"
     (problem,) = one.read(ImportFile("run.sh", script)).problems
-    assert problem.message.startswith("`run.yaml` has the keys of the job, and is not beside")
+    assert problem.message.startswith("`run.yaml` has the keys of the job, but is not beside")
 
 
 @try_each(
@@ -238,7 +238,7 @@ def test_a_script_that_starts_another_one_names_it(run_command: Run) -> None:
     script = "# llamafactory-cli train $1\nbash tools/start.sh conf.yaml\n"
     done = run_command("import", "--from", "llamafactory", "run.sh", files={"run.sh": script})
     assert done.code == 2
-    assert "`tools/start.sh`, which the script starts or reads, is not in its folder" in done.err
+    assert "`tools/start.sh`, which the script starts or sources, is not in its folder" in done.err
     assert "--> run.sh:2:6" in done.err
 
 

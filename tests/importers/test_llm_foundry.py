@@ -198,7 +198,10 @@ def test_keys_of_transformer_engine_raise_no_question() -> None:
     ("new", "message"),
     [
         ("name: fm_model", "`fm_model` is not supported"),
-        ("name: mpt_causal_lm\n  peft_config: {r: 16}", "adapters of `mpt_causal_lm` are not read"),
+        (
+            "name: mpt_causal_lm\n  peft_config: {r: 16}",
+            "adapters of `mpt_causal_lm` are not supported",
+        ),
     ],
 )
 def test_what_the_language_lacks_is_an_error(new: str, message: str) -> None:
@@ -375,4 +378,4 @@ def test_adapters_of_peft_beside_a_checkpoint_in_float32(run_command: Run) -> No
     assert not found.unknown
     machine = ("--use", "catalog.systems.dgx_h100", "--set", "dgx_h100.devices=8")
     done = run_command("eval", "run.yaml", *machine, files={"run.yaml": text})
-    assert "6,815,744  of the adapters" in done.out
+    assert "6,815,744  adapters" in done.out

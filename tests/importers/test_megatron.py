@@ -190,7 +190,7 @@ def test_a_file_of_a_model_asks_for_the_job_with_its_own_reason() -> None:
     found = read("MODEL_ARGS=(--hidden-size $WIDTH --num-layers 4 --num-attention-heads 8)")
     asked = {one.attribute: one for one in found.questions}
     assert asked["model.hidden"].answers[0] == "--set-env WIDTH=VALUE"
-    assert "the arguments of a model alone" in asked["layout.tp"].reason
+    assert "only the arguments of a model" in asked["layout.tp"].reason
     assert asked["layout.tp"].answers == ("--set layout.tp=1", "--set layout.tp=8")
 
 
@@ -199,7 +199,7 @@ def test_a_file_of_a_model_asks_for_the_job_with_its_own_reason() -> None:
 )
 def test_a_value_of_a_switch_is_an_error_as_in_the_tool(flag: str) -> None:
     (message,) = problems(small(flag))
-    assert "it is a switch without a value" in message
+    assert "it is a flag without a value" in message
 
 
 def test_flags_of_the_first_releases_are_read() -> None:
@@ -213,7 +213,7 @@ def test_flags_of_the_first_releases_are_read() -> None:
     assert stated["training.global_batch"] == "(16 * micro_batch * layout.dp) sequences"
     lost = read(f"{old} --batch-size 4 --deepspeed --deepspeed_config ds.json", "run.sh")
     asked = {one.attribute: one.reason for one in lost.questions}
-    assert "the file that it names is not there" in asked["training.global_batch"]
+    assert "the file that it names does not exist" in asked["training.global_batch"]
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_stages_of_a_pipeline(flags: str, attributes: dict[str, str]) -> None:
 
 def test_a_stage_for_the_embedding_alone_leaves_layers_that_divide() -> None:
     text = small("--standalone-embedding-stage", "--pipeline-model-parallel-size 4")
-    assert "2 layers do not divide by the 3 stages after the embedding" in problems(text)[0]
+    assert "2 layers are not divisible by the 3 stages after the embedding" in problems(text)[0]
     alone = read(small("--standalone-embedding-stage", "--pipeline-model-parallel-size 1"))
     assert "schedule.stages" not in values(alone)
 
@@ -606,13 +606,13 @@ def test_a_task_that_starts_ranks_is_no_device(starter: str) -> None:
     "assignment, reason",
     [
         ("", "`TP` is not set in the file"),
-        ("TP=$(rm -rf /)", "`$(rm -rf /)` is a command, and none is run"),
-        ("TP=`reboot`", "``reboot`` is a command, and none is run"),
-        ("TP=$2", "argument 2 of the script is not known"),
+        ("TP=$(rm -rf /)", "`$(rm -rf /)` is a command, which parcost does not run"),
+        ("TP=`reboot`", "``reboot`` is a command, which parcost does not run"),
+        ("TP=$2", "argument 2 of the script is unknown"),
         ("TP=$((NODES / 2))", "`NODES` is not set in the file"),
         ("[ $X = 1 ] && TP=4", "`TP` is set inside `if`, which parcost does not evaluate"),
         ("TP=${X%%.*}", "`X` is not set in the file"),
-        ("TP=$(echo 1 | sort)", "`$(echo 1 | sort)` is a command, and none is run"),
+        ("TP=$(echo 1 | sort)", "`$(echo 1 | sort)` is a command, which parcost does not run"),
     ],
 )
 def test_a_value_that_needs_a_run_raises_a_question(assignment: str, reason: str) -> None:

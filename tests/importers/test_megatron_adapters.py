@@ -134,16 +134,16 @@ def test_a_section_of_yaml_has_adapters() -> None:
         ("linear_qkv", "linear_qkvv", "the module `linear_qkvv` is not read; known: linear_qkv"),
         ("[linear_qkv, linear_proj]", "['*.layers.0.*.linear_qkv']", "a pattern of modules"),
         ("[linear_qkv, linear_proj]", "[]", "an empty list means all linear layers"),
-        ("type: lora", "type: dora", "adapters of the class `dora` are not read"),
+        ("type: lora", "type: dora", "adapters of the class `dora` are not supported"),
         ("dim: 8", "dim: eight", "a whole number of at least 1 is expected, but eight is given"),
-        ("dim: 8", "dimm: 8", "it is no field of adapters of this tool"),
-        ("alpha: 16", "experts_shared_outer_loras: true", "of which experts share one matrix"),
-        ("alpha: 16", "exclude_modules: [linear_fc1]", "name the modules in target_modules"),
-        ("alpha: 16", "lora_dtype: fp32", "adapters in the type of the model are read"),
+        ("dim: 8", "dimm: 8", "the adapters of this tool have no such field"),
+        ("alpha: 16", "experts_shared_outer_loras: true", "experts share one of the two matrices"),
+        ("alpha: 16", "exclude_modules: [linear_fc1]", "list the modules in target_modules"),
+        ("alpha: 16", "lora_dtype: fp32", "only adapters in the type of the model are supported"),
         (
             "alpha: 16",
             "dropout: 0.1\n  dropout_position: post",
-            "a dropout behind the adapter is not modeled",
+            "dropout after the adapter is not modeled",
         ),
         (
             "type: lora",
@@ -226,7 +226,7 @@ def test_experts_share_an_adapter_unless_the_recipe_says_otherwise() -> None:
     assert "shared_sum" not in each
     canonical = ", type: canonical_lora, target_modules: [linear_fc2]"
     message = problem(read_changes("qwen3_30b_a3b_peft_config", canonical))
-    assert "canonical LoRA on experts is not read" in message
+    assert "canonical LoRA on experts is not supported" in message
 
 
 def test_the_rank_of_experts_may_be_divided_by_the_experts_of_a_token() -> None:
@@ -303,9 +303,9 @@ def test_tensor_parallelism_splits_one_matrix_in_swift() -> None:
     [
         ("all-linear", "all-router", "the module `all-router` is not read"),
         ("--lora_alpha 32", "--target_regex x", "a regular expression of modules"),
-        ("--lora_alpha 32", "--lora_bias all", "biases that are trained"),
+        ("--lora_alpha 32", "--lora_bias all", "additional trained biases"),
         ("--lora_alpha 32", "--lora_dtype float32", "in the type of the model"),
-        ("--lora_alpha 32", "--modules_to_save embed", "modules that are trained beside"),
+        ("--lora_alpha 32", "--modules_to_save embed", "additional trained modules"),
         ("--tuner_type lora", "--tuner_type longlora", "this tuner is not modeled"),
         ("--lora_rank 8", "--lora_rank 0", "a whole number of at least 1 is expected"),
     ],
@@ -382,9 +382,9 @@ def test_a_file_changes_the_adapters_of_a_recipe_of_nemo() -> None:
     "change, message",
     [
         ("recipe.peft.target_modules = ['linear_q']", "the module `linear_q` is not read"),
-        ("recipe.peft.dim = args.dim", "the adapters are not known"),
-        ("recipe.peft.dropout_recompute = True", "a dropout that is recomputed"),
-        ("recipe.peft.target_modules = ['linear_fc1']", "on experts are not read"),
+        ("recipe.peft.dim = args.dim", "the adapters are unknown"),
+        ("recipe.peft.dropout_recompute = True", "recomputed dropout"),
+        ("recipe.peft.target_modules = ['linear_fc1']", "on experts are not supported"),
     ],
 )
 def test_adapters_of_nemo_that_are_not_certain_are_errors(change: str, message: str) -> None:

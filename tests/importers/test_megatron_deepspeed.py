@@ -140,8 +140,8 @@ def test_the_accumulation_of_a_configuration_gives_the_batch(tmp_path: Path) -> 
             '{"bf16": {"enabled": true},\n"train_micro_batch_size_per_gpu": 4}',
             "--micro-batch-size 1",
             [
-                "`train_micro_batch_size_per_gpu (ds.json:2)`: it is 4, and --micro-batch-size is 1",
-                "`--micro-batch-size`: it is 1 here, and train_micro_batch_size_per_gpu (ds.json:2) is 4",
+                "`train_micro_batch_size_per_gpu (ds.json:2)`: it is 4, but --micro-batch-size is 1",
+                "`--micro-batch-size`: it is 1 here, but train_micro_batch_size_per_gpu (ds.json:2) is 4",
             ],
         ),
         (
@@ -156,30 +156,32 @@ def test_the_accumulation_of_a_configuration_gives_the_batch(tmp_path: Path) -> 
             '{"bf16": {"enabled": false}}',
             "--bf16",
             [
-                "`bf16.enabled (ds.json:1)`: it is false, and --bf16 is true",
-                "`--bf16`: it is true here, and bf16.enabled (ds.json:1) is false",
+                "`bf16.enabled (ds.json:1)`: it is false, but --bf16 is true",
+                "`--bf16`: it is true here, but bf16.enabled (ds.json:1) is false",
             ],
         ),
         (
             '{"zero_optimization": {"stage": 1}}',
             "--zero-stage 3",
             [
-                "`zero_optimization.stage (ds.json:1)`: it is 1, and --zero-stage is 3",
-                "`--zero-stage`: it is 3 here, and zero_optimization.stage (ds.json:1) is 1",
+                "`zero_optimization.stage (ds.json:1)`: it is 1, but --zero-stage is 3",
+                "`--zero-stage`: it is 3 here, but zero_optimization.stage (ds.json:1) is 1",
             ],
         ),
         (
             '{"steps_per_print": 10}',  # no stage, which is stage 0
             "--zero-stage 1",
             [
-                "`zero_optimization.stage (ds.json)`: it is 0, and --zero-stage is 1",
-                "`--zero-stage`: it is 1 here, and zero_optimization.stage (ds.json) is 0",
+                "`zero_optimization.stage (ds.json)`: it is 0, but --zero-stage is 1",
+                "`--zero-stage`: it is 1 here, but zero_optimization.stage (ds.json) is 0",
             ],
         ),
         (
             '{"zero_optimization": {"stage": 2}}',
             "--use-distributed-optimizer",
-            ["`--use-distributed-optimizer`: it is ZeRO 1, and DeepSpeed has stage 2: remove one"],
+            [
+                "`--use-distributed-optimizer`: it means ZeRO 1, but DeepSpeed has stage 2: remove one of the two"
+            ],
         ),
         (
             '{"zero_optimization": {"stage": true}}',
@@ -233,7 +235,7 @@ def test_a_stage_of_zero_is_0_to_3() -> None:
 def test_states_on_a_disk_are_rejected() -> None:
     script = ENGINE.replace("$STAGE}", '3, "offload_param": {"device": "nvme"}}')
     (problem,) = problems(script + small(), "run.sh")
-    assert "state on a disk cannot be expressed in a spec" in problem
+    assert "offloading to NVMe cannot be expressed in a spec" in problem
 
 
 def test_one_expert_of_megatron_deepspeed_is_none() -> None:

@@ -37,7 +37,7 @@ from .megatron_files import (
         ("--num-attention-heads", "a whole number of at least 1 is expected, but nothing is given"),
         (
             "--num-experts 4 --moe-router-topk 2 --topk 1",
-            "`--moe-router-topk` is 2 here, and 1 elsewhere in the file",
+            "`--moe-router-topk` is 2 here, but 1 elsewhere in the file",
         ),
         (
             "--num-virtual-stages-per-pipeline-rank 2 --num-layers-per-virtual-pipeline-stage 1",
@@ -45,7 +45,7 @@ from .megatron_files import (
         ),
         (
             "--recompute-activations --recompute-granularity full",
-            "--recompute-activations is selective, and --recompute-granularity is full",
+            "--recompute-activations is selective, but --recompute-granularity is full",
         ),
         ("--bf16 --fp16", "--bf16 and --fp16 cannot be combined"),
         ("--bf16 --fp8-format hybrid --fp4-format e2m1", "cannot be combined"),
@@ -67,13 +67,16 @@ from .megatron_files import (
         ),
         ("--num-experts 4 --moe-layer-freq __import__('os')", "a number or a list"),
         ("--num-experts 4 --moe-layer-freq [1]*99999999", "a number or a list"),
-        ("--num-experts 4 --moe-layer-freq [1]*3", "the list has 3 layers, and --num-layers 2"),
-        ("--num-experts 4 --moe-layer-freq [1,0]", "follow no pattern that can be written"),
+        ("--num-experts 4 --moe-layer-freq [1]*3", "the list has 3 layers, but --num-layers is 2"),
+        ("--num-experts 4 --moe-layer-freq [1,0]", "cannot be expressed in a spec"),
         ("--num-experts 4 --moe-layer-freq 3", "the 2 layers are not a multiple of 3"),
         ("--pipeline-model-parallel-layout Ex|L", "`x` is not a layer"),
-        ("--pipeline-model-parallel-layout tt", "E must be first and L last, each once"),
+        (
+            "--pipeline-model-parallel-layout tt",
+            "`E` must be first and `L` last, each exactly once",
+        ),
         ("--pipeline-model-parallel-layout E(t)*9999999L", "it has too many layers"),
-        ("--pipeline-model-parallel-layout EtL", "it has 1 layers, and --num-layers 2"),
+        ("--pipeline-model-parallel-layout EtL", "it has 1 layers, but --num-layers is 2"),
         ("--pipeline-model-parallel-layout EttmL", "1 layers that predict further tokens"),
         ("--num-layers-per-virtual-pipeline-stage 3", "2 layers / pp 1 / 3 is not a whole number"),
         ("--cp-comm-type p2p a2a", "all layers must use one type"),
@@ -127,8 +130,8 @@ def test_variables_without_a_command_have_no_order() -> None:
     text = "A='--hidden-size 96 --num-layers 2'\nB='--hidden-size 128'"
     found = Megatron().translate("model.sh", text).problems
     assert [one.message for one in found] == [
-        "`--hidden-size` is 96 here, and 128 elsewhere in the file",
-        "`--hidden-size` is 128 here, and 96 elsewhere in the file",
+        "`--hidden-size` is 96 here, but 128 elsewhere in the file",
+        "`--hidden-size` is 128 here, but 96 elsewhere in the file",
     ]
 
 
@@ -145,7 +148,7 @@ def test_a_value_that_stands_there_twice_is_no_conflict() -> None:
         ("python a.py --num-layers $(cat x", "this `(` has no `)`", "("),
         ("python a.py --num-layers ${N", "this `{` has no `}`", "{"),
         ("A=(--num-layers 2\npython a.py", "this `(` has no `)`", "("),
-        ("python a.py --moe-layer-freq ([0]*3)", "the shell takes this `(` for its own", "("),
+        ("python a.py --moe-layer-freq ([0]*3)", "the shell interprets this `(`", "("),
         ("A=(--layout E|L)\npython a.py", "`|` ends the word: quote it", "|"),
     ],
 )
@@ -157,7 +160,7 @@ def test_a_text_that_is_no_script_is_an_error(text: str, message: str, place: st
 
 def test_two_launches_are_an_error() -> None:
     text = f"python a.py {small()}\npython b.py {small()}\n"
-    assert "an earlier command has arguments" in problems(text, "run.sh")[0]
+    assert "an earlier command also has arguments" in problems(text, "run.sh")[0]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +176,7 @@ def test_a_file_without_arguments_is_an_error(run_command: Run, text: str) -> No
 def test_references_that_grow_without_end_are_an_error() -> None:
     doubling = "".join(f"A{n + 1}=$A{n}$A{n}\n" for n in range(60))
     text = f"A0=xxxxxxxx\n{doubling}python a.py {small('--save $A60')}\n"
-    assert "become too much text" in problems(text, "run.sh")[0]
+    assert "expand to too much text" in problems(text, "run.sh")[0]
 
 
 @pytest.mark.slow
@@ -313,9 +316,9 @@ def test_code_of_a_recipe_is_listed_and_not_run(tmp_path: Path) -> None:
     assert "`n` has no value in this file" in asked["layout.cp"]
     assert "condition" in asked["layout.pp"]
     # What another file sets is asked for, and no default is assumed.
-    assert "`base_config`: what it sets is in another file" in asked["precision"]
+    assert "`base_config`: it is set in another file" in asked["precision"]
     assert {"layout.zero", "training.recompute", "training.dropout"} <= asked.keys()
-    assert why["base_config"] == "what it sets is in another file"
+    assert why["base_config"] == "it is set in another file"
     assert "cfg.model.warp_factor" in why
 
 
@@ -525,7 +528,7 @@ def test_only_conditions_of_constants_are_followed() -> None:
     [
         ("cfg = own_9b_peft_config()", "the adapters of this recipe are not in parcost's table"),
         ("cfg = _sft_common(); cfg.peft = DoRA(dim=8)", "adapters of the class `DoRA`"),
-        ("cfg = qwen3_next_80b_a3b_pretrain_config()", "recipes of Qwen3-Next are not read"),
+        ("cfg = qwen3_next_80b_a3b_pretrain_config()", "recipes of Qwen3-Next are not supported"),
         ("cfg = wan_14b_pretrain_config()", "diffusion models are not modeled"),
         (
             'cfg = _pretrain_common(); cfg.model = AutoBridge.from_hf_pretrained("Q/Qwen3-VL-8B")',
@@ -560,7 +563,10 @@ def job_config() -> ConfigContainer:
     assert "training.global_batch" not in asked
     assert "--set training.micro_batch=2" in asked["training.micro_batch"].answers
     assert next(iter(asked["layout.zero"].answers)) == "--set layout.zero=1"  # of the recipe
-    assert "`set_workload` may change it" in asked["training.micro_batch"].reason
+    assert (
+        "`set_workload`, a function of another file, may change it"
+        in asked["training.micro_batch"].reason
+    )
 
 
 STARTED = """\

@@ -61,7 +61,7 @@ VIRTUAL = "--pipeline-model-parallel-size 2 --num-layers 4 --num-virtual-stages-
         (
             f"{VIRTUAL} --no-overlap-p2p-communication",
             "--no-overlap-p2p-communication",
-            "only from 3 stages on",
+            "only with 3 stages or more",
         ),
     ],
 )

@@ -109,7 +109,7 @@ def test_layers_experts_and_ranks_of_a_mixture_are_those_that_run() -> None:
     assert "model.moe_every" not in values(found)
     assert not found.questions
     assert not found.unknown
-    assert "3 of which do nothing" in settings(found)["model.layers"].assumption
+    assert "of them 3 without computation" in settings(found)["model.layers"].assumption
 
 
 @pytest.mark.slow
@@ -217,7 +217,11 @@ def test_what_is_not_modelled_is_named() -> None:
 @try_each(
     "flags, key, reason",
     [
-        ("--enable-high-availability", "--enable-high-availability", "kept twice"),
+        (
+            "--enable-high-availability",
+            "--enable-high-availability",
+            "keeps a copy of the optimizer state",
+        ),
         ("--enable-high-availability --distributed-optimizer-no-replica", "", ""),
         ("--optimizer-selection fused_ema_adamw", "--optimizer-selection", "two moments"),
         ("--optimizer-selection fused_torch_adamw", "", ""),
@@ -232,7 +236,7 @@ def test_what_is_not_modelled_is_named() -> None:
         (
             "--gemm-gradient-accumulation-fusion --no-gradient-accumulation-fusion",
             "--gemm-gradient-accumulation-fusion",
-            "experts alone",
+            "only experts",
         ),
         # Keys and values of grouped queries are repeated by default.
         (f"{GROUPED} --context-parallel-algo ulysses_cp_algo", "--context-parallel-algo", "copies"),
@@ -267,8 +271,8 @@ def test_one_flag_that_forks_share_does_not_make_a_script_of_mindspeed(flag: str
             "--num-layers 99999999 --pipeline-model-parallel-size 99999999 --noop-layers 5",
             "at most 100,000",
         ),
-        (f"--num-layers 8 --noop-layers 000000000{'1' * 5000}", "places from 0 to 8 - 1"),
-        ("--num-layers 8 --pipeline-model-parallel-size -2 --noop-layers 5", "do not divide"),
+        (f"--num-layers 8 --noop-layers 000000000{'1' * 5000}", "layer numbers from 0 to 8 - 1"),
+        ("--num-layers 8 --pipeline-model-parallel-size -2 --noop-layers 5", "are not divisible"),
     ],
 )
 def test_numbers_too_large_are_reported_at_once(flags: str, message: str) -> None:
@@ -281,13 +285,13 @@ def test_numbers_too_large_are_reported_at_once(flags: str, message: str) -> Non
 @try_each(
     "flags, message",
     [
-        ("--lora-target-modules linear_qkv", "adapters of this tool are not read"),
+        ("--lora-target-modules linear_qkv", "adapters of this tool are not supported"),
         ("--stage dpo", "preference training"),
         ("--tp-2d --tp-x 2 --tp-y 2", "two dimensions"),
         ("--enable-dsa-indexer", "sparse attention"),
         ("--spec mindspeed_llm.tasks.models.spec.hunyuan_spec layer_spec", "another module"),
-        ("--pipeline-model-parallel-size 2 --num-layer-list 3,4", "8 layers in sum"),
-        ("--noop-layers 8", "places from 0 to 8 - 1"),
+        ("--pipeline-model-parallel-size 2 --num-layer-list 3,4", "add up to 8 layers"),
+        ("--noop-layers 8", "layer numbers from 0 to 8 - 1"),
         ("--context-parallel-size 2 --context-parallel-algo adaptive_cp_algo", "is not modeled"),
         (
             "--num-experts 4 --moe-intermediate-size 64 --moe-ffn-hidden-size 128",

@@ -83,7 +83,7 @@ def test_a_file_is_read_by_the_name_that_the_script_gave_it() -> None:
     assert settings(found)["layout.zero"] == "3"
     other = text.replace("> $F", "> $D/other.json")
     found = read_file("ms_swift", ImportFile("run.sh", f"{other}{FULL} --fsdp $F\n"))
-    assert "is a command, and none is run" in found.problems[0].message
+    assert "is a command, which parcost does not run" in found.problems[0].message
 
 
 def test_a_command_of_ms_swift_2_is_read() -> None:

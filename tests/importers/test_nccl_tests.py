@@ -169,9 +169,12 @@ def test_sizes_that_stand_twice_have_the_mean_of_their_times() -> None:
 @try_each(
     "text, message",
     [
-        (log(ONE_NODE, 8, 1, 0.875), "fits `all_gather`, `reduce_scatter`, `all_to_all`"),
-        (log(ONE_NODE, 2, 1, 1.0), "fits `all_reduce`, `broadcast`"),
-        (log(ONE_NODE, 8, 1, 1.4), "its bandwidths fit none"),
+        (log(ONE_NODE, 8, 1, 0.875), "matches `all_gather`, `reduce_scatter`, `all_to_all`"),
+        (log(ONE_NODE, 2, 1, 1.0), "matches `all_reduce`, `broadcast`"),
+        (
+            log(ONE_NODE, 8, 1, 1.4),
+            "the ratio of its bus and algorithm bandwidths matches no collective",
+        ),
         (HEAD + rows(ONE_NODE, 1.75), "does not list the ranks"),
         (
             "# Collective test starting: broadcast_perf\n" + log(ONE_NODE, 8, 1, 1.0),

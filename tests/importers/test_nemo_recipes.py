@@ -157,7 +157,7 @@ def test_a_degree_that_is_code_in_a_recipe_of_nemo_2_raises_a_question() -> None
         (
             "    return recipe\n",
             "    recipe.peft = run.Config(DoRA)\n    return recipe\n",
-            "adapters of this class are not read",
+            "adapters of this class are not supported",
         ),
         ("    return recipe\n", "    return tune(recipe)\n", "`tune` changes the recipe"),
         ("run.Partial(\n        pretrain,", "llama3.pretrain_recipe(\n", "comes from another file"),
@@ -262,7 +262,10 @@ def test_a_file_that_starts_its_recipe_is_read_with_what_it_changes(start: str) 
             "llm.llama3_8b.pretrain_recipe(performance_mode=args.fast)",
             "the value of performance_mode",
         ),
-        ("llm.mamba2_8b.pretrain_recipe()", "comes from another file, which parcost does not read"),
+        (
+            "llm.mamba2_8b.pretrain_recipe()",
+            "comes from another file, which parcost does not read",
+        ),
     ],
 )
 def test_a_recipe_of_nemos_library_that_is_not_known_is_rejected(call: str, message: str) -> None:

@@ -110,10 +110,10 @@ def test_fine_tuning_of_nemo_rl_on_megatron_starts_from_its_configuration() -> N
     assert settings(found)["training.sequence"] == "512"
     other = RL_MEGATRON.replace("../../sft.yaml", "mine.yaml")
     (problem,) = one.read(ImportFile("run.yaml", other)).problems
-    assert "`mine.yaml`, which is not beside the file" in problem.message
+    assert "`mine.yaml` has the keys of the job, but is not beside the file" in problem.message
     other = RL_MEGATRON.replace("../../sft.yaml", "my/sft.yaml")
     (problem,) = one.read(ImportFile("run.yaml", other)).problems
-    assert "`my/sft.yaml`, which is not beside the file" in problem.message
+    assert "`my/sft.yaml` has the keys of the job, but is not beside the file" in problem.message
 
 
 @try_each(
@@ -132,7 +132,7 @@ def test_only_its_own_folder_has_the_configuration_that_nemo_rl_ships(
         assert assumptions(found)["training.sequence"] == "NeMo RL 0.5: examples/configs/sft.yaml"
     else:
         (problem,) = found.problems
-        assert f"`{name}` has the keys of the job, and is not beside" in problem.message
+        assert f"`{name}` has the keys of the job, but is not beside" in problem.message
 
 
 def test_keys_of_the_megatron_backend_are_read_or_listed() -> None:
@@ -187,7 +187,7 @@ def test_a_command_of_nemo_rl_replaces_values_of_its_configuration() -> None:
     ("section", "message"),
     [
         ("sft: {seed: 1}", ""),
-        ("asft: {kl_weight: 0.1}", "a reference model beside"),
+        ("asft: {kl_weight: 0.1}", "a separate reference model"),
         ("opd: {seed: 1}", "has no `sft`"),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_null_of_a_deciding_key_is_a_question(tool: str, null: str) -> None:
         found = importer.read(ImportFile(f"run.{ending}", changed))
         (asked,) = [one for one in found.questions if one.attribute == attribute]
         assert changed[asked.start : asked.end].replace('"', "") == f"{key}: {null}"
-        assert "is null, and a number is expected" in asked.reason
+        assert "is null, but a number is expected" in asked.reason
 
 
 @pytest.mark.parametrize(

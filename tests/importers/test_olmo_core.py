@@ -155,7 +155,7 @@ def test_a_value_that_is_not_known_raises_a_question(old: str, new: str, attribu
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("-> ExperimentConfig", "-> Job", "no function of the file makes an `ExperimentConfig`"),
+        ("-> ExperimentConfig", "-> Job", "no function of the file returns an `ExperimentConfig`"),
         ("2 * 4096", "2 * 4095", "8190 tokens are not a multiple of max_sequence_length = 4096"),
         ("import argparse", "import (", "not Python"),
     ],
@@ -627,7 +627,7 @@ def test_a_program_without_a_job_says_what_is_read_in_its_place() -> None:
     (problem,) = (
         OlmoCore().translate("train.py", JOB.replace("-> ExperimentConfig", "-> Job")).problems
     )
-    assert "no function of the file makes an `ExperimentConfig`" in problem.message
+    assert "no function of the file returns an `ExperimentConfig`" in problem.message
     assert "parcost eval config.json" in problem.help
 
 

@@ -65,7 +65,7 @@ if [[ ${1} != slurm ]]; then deepspeed --include localhost:0-3@b:0,2,4,6 --modul
     assert asked.attribute == "precision"
     fsdp = script.replace("--zero_stage 3", "--backend fsdp2")
     (problem,) = read("openrlhf", OPENRLHF, fsdp).problems
-    assert problem.message == "`backend`: only jobs on DeepSpeed are read"
+    assert problem.message == "`backend`: only jobs on DeepSpeed are supported"
 
 
 def test_first_releases_of_openrlhf_start_files() -> None:
@@ -81,10 +81,7 @@ deepspeed --num_gpus 4 $commands
     assert values["cluster.devices"] == "4"
     preferences = script.replace("train_sft.py", "train_dpo.py")
     (problem,) = read("openrlhf", OPENRLHF, preferences).problems
-    assert (
-        problem.message
-        == "`../train_dpo.py`: a reference model beside the trained one is not modeled yet"
-    )
+    assert problem.message == "`../train_dpo.py`: a separate reference model is not modeled yet"
 
 
 @pytest.mark.parametrize(

@@ -121,9 +121,9 @@ def test_an_included_section_is_replaced_and_an_extended_one_merged() -> None:
 @try_each(
     "config, why",
     [
-        ("", "the file `mine.yaml` is not beside the job"),
+        ("", "the file `mine.yaml` is neither beside the job"),
         ("training: [\n", "line 2 of `mine.yaml` is not read"),
-        ("includes: [../other.yaml]\n", "the file `other.yaml` is not beside the job"),
+        ("includes: [../other.yaml]\n", "the file `other.yaml` is neither beside the job"),
         ("includes: [mine.yaml]\n", "the file `mine.yaml` includes itself"),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_configuration_of_a_module_that_is_not_read_is_an_error(config: str, w
 def test_a_key_beside_the_overrides_is_an_error() -> None:
     """Keys that name the job have no effect, and a section outside of `overrides` is none."""
     reasons = {one.name: one.reason for one in of_primus().ignored}
-    assert reasons["work_group"] == "names the job"
+    assert reasons["work_group"] == "it names the job"
     stray = PRIMUS.replace("    overrides:", "    training: {local_batch_size: 9}\n    overrides:")
     (problem,) = of_primus(stray).problems
     assert "`modules.pre_trainer.training.local_batch_size`: a module of Primus" in problem.message

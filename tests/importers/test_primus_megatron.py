@@ -312,7 +312,9 @@ def test_a_dispatcher_of_primus_turbo_is_deepep() -> None:
 def test_kernels_of_primus_are_known_by_their_names(run_command: Run, key: str, asks: bool) -> None:
     text = f"{PRIMUS.replace('model: small.yaml', 'model: qwen3_30B_A3B.yaml')}      {key}\n"
     done = run_command("eval", "run.yaml", files={"run.yaml": text})
-    assert (f"`{key.partition(':')[0]}` may decide it" in " ".join(done.err.split())) is asks
+    assert (
+        f"`{key.partition(':')[0]}`, which is not in parcost's table" in " ".join(done.err.split())
+    ) is asks
 
 
 def test_a_model_of_primus_that_is_missing_is_a_question_or_of_the_catalogue() -> None:
@@ -327,8 +329,8 @@ def test_a_model_of_primus_that_is_missing_is_a_question_or_of_the_catalogue() -
 @try_each(
     "change, missing",
     [
-        (("framework: megatron", "framework: torchtitan"), "of Primus is not read"),
-        (("pre_trainer:", "post_trainer:"), "of Primus is not read"),
+        (("framework: megatron", "framework: torchtitan"), "of Primus is not supported"),
+        (("pre_trainer:", "post_trainer:"), "of Primus is not supported"),
         (("micro_batch", "hybrid_attention_ratio: 0.25\n      micro_batch"), "Mamba layers"),
         (("micro_batch", "spec: [a.b, c]\n      micro_batch"), "layers of another module"),
     ],

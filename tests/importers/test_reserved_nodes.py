@@ -36,7 +36,7 @@ def read(lines: str) -> list[tuple[str, str]]:
         ),
         (
             "#SBATCH --nodes=2\nsrun -N 4 --ntasks-per-node=8 python",
-            "srun cannot use 4 of 2 nodes",
+            "srun asks for 4 nodes, but the job has 2",
             ["--nodes=2", "4"],
         ),
         (
@@ -131,7 +131,7 @@ def test_a_short_option_of_srun_holds_its_value() -> None:
     text = f"srun -N4 --ntasks-per-node=8 python a.py {small()}\n"
     assert settings(Megatron().translate("run.sh", text))["cluster.devices"] == "32"
     (first, _) = problems(Megatron(), f"#SBATCH --nodes=2\n{text}", "run.sh")
-    assert "srun cannot use 4 of 2 nodes" in first[0]
+    assert "srun asks for 4 nodes, but the job has 2" in first[0]
 
 
 def test_the_last_of_two_counts_of_the_scheduler() -> None:
@@ -139,7 +139,7 @@ def test_the_last_of_two_counts_of_the_scheduler() -> None:
     found = Megatron().translate("run.sh", f"#!/bin/bash\n{lines}{small()}\n")
     assert settings(found)["cluster.devices"] == "32"
     (note,) = [one for one in found.missing if one.name == "#SBATCH --nodes=2"]
-    assert note.reason == "a later line has 4, which counts"
+    assert note.reason == "a later line has 4, and the last line counts"
 
 
 @pytest.mark.parametrize("flag", ["--nnodes=2:4", "--nnodes 2:4"])

@@ -43,10 +43,10 @@ def test_a_command_is_chosen_by_its_line(run_command: Run, line: str, sequence: 
 
 def test_several_trainings_list_their_lines(run_command: Run) -> None:
     done = run_command("check", "run.sh", files={"run.sh": TWICE, **FILES})
-    assert "the script has 2 commands of LLaMA-Factory 0.9, and one is expected" in done.out
+    assert "the script has 2 commands of LLaMA-Factory 0.9, but exactly one is expected" in done.out
     assert "choose one by its line: run.sh:1 | run.sh:2" in done.out
     other = run_command("check", "run.sh:7", files={"run.sh": TWICE, **FILES})
-    assert "`run.sh:7`: the script starts no program on such a line" in other.out
+    assert "`run.sh:7`: the script starts no program on this line" in other.out
 
 
 def test_trainings_of_megatron_list_their_lines(run_command: Run) -> None:

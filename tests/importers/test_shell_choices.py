@@ -95,7 +95,7 @@ def test_answers_are_the_values_of_the_tests(script: str, answers: tuple[str, ..
     "script, value, assumption",
     [
         ("T=${N:-4}", "4", "`N` is not set in the file: its default there"),
-        ("T=${2:-4}", "4", "argument 2 of the script is not known: its default"),
+        ("T=${2:-4}", "4", "argument 2 of the script is unknown: its default"),
         (': "${T:=4}"', "4", "`T` is not set in the file: its default there"),
         ("N=${N:-4}; if [ $N -gt 2 ]; then T=8; else T=1; fi", "8", "`N` is not set in the file"),
         ('[ -z "$T" ] && T=4', "4", "`T` is not set in the file: its default there"),

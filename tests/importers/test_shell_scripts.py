@@ -195,7 +195,7 @@ def test_the_output_of_other_pipelines_is_unknown(command: str) -> None:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("show a \\\n  # the rest\n  --b 1\n", "the comment above it ends the command before"),
+        ("show a \\\n  # the rest\n  --b 1\n", "a comment above it ends the previous command"),
         ("show a \\ # the rest\n  --b 1\n", "`\\` continues a line only as its last character"),
         ("show a \\ \n  --b 1\n", "`\\` continues a line only as its last character"),
         ("show a\n--b=$X\n", "the line above has no `\\` at its end"),

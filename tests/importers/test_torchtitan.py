@@ -214,7 +214,10 @@ def test_recomputation(lines: str, attributes: dict[str, str]) -> None:
     ("sections", "reason"),
     [
         ({"activation_checkpoint": 'mode = "none"'}, "nothing is recomputed"),
-        ({"compile": "enable = true"}, "the compiler leaves out what backward does not read"),
+        (
+            {"compile": "enable = true"},
+            "the compiler does not save tensors that backward does not need",
+        ),
     ],
 )
 def test_an_early_stop_without_effect_is_not_set(sections: dict[str, str], reason: str) -> None:
@@ -429,7 +432,7 @@ def test_a_rule_names_the_key_of_the_file(run_command: Run) -> None:
         (pipeline('pipeline_parallel_split_points = ["norm"]'), "names such as layers.8"),
         (
             pipeline('module_fqns_per_model_part = [["layers.0"]]'),
-            "1 parts of the model cannot be spread over 4 pipeline devices",
+            "1 stages cannot be distributed evenly over 4 pipeline ranks",
         ),
         (
             pipeline("pipeline_parallel_microbatch_size = 3", "local_batch_size = 8"),
@@ -555,7 +558,7 @@ def test_two_names_of_one_field_have_to_agree() -> None:
     )
     found = problems(text)
     assert len(found) == 2
-    assert "are one field, with different values" in found[0]
+    assert "set the same field to different values" in found[0]
 
 
 def test_replicas_of_2024_are_a_question() -> None:
@@ -605,7 +608,7 @@ def test_the_type_of_reductions_is_read() -> None:
                 model='name = "llama3"\nflavor = "8B"\nconverters = ["float8"]',
                 training='mixed_precision_param = "float32"',
             ),
-            "compute in float32",
+            "FP8 matrix products between layers in float32",
         ),
     ],
 )
@@ -625,7 +628,7 @@ def test_a_pipeline_that_runs_several_times_a_step_asks_for_the_batch_of_one_run
     text = TOML.replace("data_parallel_shard_degree = 32", stages)
     (asked,) = read(text).questions
     assert asked.attribute == "training.global_batch"
-    assert "256 sequences / (4 replicas * 8) = 8 times a step" in asked.reason
+    assert "256 sequences / (4 replicas * 8) = 8 times per step" in asked.reason
     assert list(asked.answers) == [
         "--set 'training.global_batch=32 sequences'",
         "--set 'training.global_batch=256 sequences'",
@@ -636,7 +639,7 @@ def test_a_number_as_text_is_an_error() -> None:
     lines = 'tensor_parallel_degree = "4"\npipeline_parallel_degree = 1000000000000000000'
     found = problems(toml(training='seq_len = "8192"', parallelism=lines))
     large = "a whole number below 10^15 is expected, but 1000000000000000000 is given"
-    text = "a number is expected, and this is text"
+    text = "a number is expected, but this is text"
     assert found == [
         f"`training.seq_len`: {text}",
         f"`parallelism.tensor_parallel_degree`: {text}",

@@ -72,7 +72,7 @@ def test_a_decorator_may_change_a_configuration() -> None:
     """The cache of Python returns the configuration as it is."""
     name = "def llama3_70b"
     found = read(PYTHON.replace(name, f"@faster(2)\n{name}"), "config.py")
-    assert reasons(found)["@faster"] == "it may change the configuration, and is code"
+    assert reasons(found)["@faster"] == "it is code that may change the configuration"
     assert values(found)["layout.tp"] == "8"
     assert not read(PYTHON.replace(name, f"@functools.cache\n{name}"), "config.py").unknown
 
@@ -107,7 +107,10 @@ def test_code_of_a_configuration_is_listed_and_not_run(tmp_path: Path) -> None:
             PYTHON + PYTHON.replace("llama3_70b", "other"),
             "the file has 2 configurations: llama3_70b, other",
         ),
-        (PYTHON.replace("8 * LENGTH", "8 * LENGTH + 1"), "65537 tokens are not whole sequences"),
+        (
+            PYTHON.replace("8 * LENGTH", "8 * LENGTH + 1"),
+            "65537 tokens is not a whole number of sequences",
+        ),
         (PYTHON.replace("FullAC", "MemoryBudgetAC"), "the compiler decides"),
     ],
 )
@@ -139,11 +142,15 @@ def test_a_flavor_of_two_families_is_a_question() -> None:
 @pytest.mark.parametrize(
     ("recipe", "attribute", "reason"),
     [
-        ("llama3_8b_narrow", "precision", "NVFP4LinearConverter: no recipe has its products"),
+        (
+            "llama3_8b_narrow",
+            "precision",
+            "NVFP4LinearConverter: there is no recipe with these matrix products",
+        ),
         (
             "llama3_8b_muon",
             "precision",
-            "have the optimizer state of Adam, and the optimizer is Muon",
+            "have the optimizer state of Adam, but the optimizer is Muon",
         ),
         ("llama3_8b_pp", "layout.pp", "it is code, which parcost does not run"),
     ],

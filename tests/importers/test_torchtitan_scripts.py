@@ -65,10 +65,10 @@ def test_the_starter_beside_the_script_is_followed(run_command: Run) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("--parallelism.data_parallel_shard_degree 4", "need 32 devices, and the launcher starts 16"),
+        ("--parallelism.data_parallel_shard_degree 4", "need 32 devices, but the launcher starts 16"),
         ("--parallelism.tensor_parallel_degree $T", "choose one: --set-env T=VALUE | --set layout.tp=1"),
         ("--training.gradient_accumulation_steps 4", "`training.global_batch` is not known"),
-        ("; torchrun train.py --job.config_file b.toml", "2 commands of torchtitan, and one is"),
+        ("; torchrun train.py --job.config_file b.toml", "2 commands of torchtitan, but exactly one is"),
     ],
 )  # fmt: skip
 def test_what_a_command_leaves_open(run_command: Run, more: str, message: str) -> None:
@@ -187,7 +187,7 @@ def test_a_command_names_a_configuration_of_a_file(run_command: Run, path: str) 
         ("MODULE=fork.models.llama3 CONFIG=llama3_8b", "--recipe llama3_8b` with --set for the rest"),
         ("MODULE=qwen3 CONFIG=llama3_8b", "`llama3_8b` is a function of `qwen3/config_registry.py`"),
         ("MODULE=llama3 CONFIG=$JOB", "`JOB` is not set in the file"),
-        ("MODULE=llama3 CONFIG=''", "the command of torchtitan is not read"),
+        ("MODULE=llama3 CONFIG=''", "the command of torchtitan cannot be read"),
     ],
 )  # fmt: skip
 def test_a_configuration_that_is_not_there_is_refused(

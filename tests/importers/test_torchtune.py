@@ -31,7 +31,7 @@ def test_the_length_of_a_run_may_be_a_variable_that_is_not_known() -> None:
 
 def test_torchtune_names_the_optimizer_that_it_does_not_know() -> None:
     (asked,) = read("torchtune", "torch.optim.AdamW", "own.Frugal").questions
-    assert asked.reason.endswith("and the optimizer is frugal")
+    assert asked.reason.endswith("but the optimizer is frugal")
 
 
 def test_torchtune_has_no_sliding_window() -> None:

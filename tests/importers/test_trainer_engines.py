@@ -124,9 +124,9 @@ def test_what_a_file_that_is_not_there_decides_stays_a_warning(run_command: Run)
     hardware = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
     answer = ("--set", "layout.zero=3", "--warnings")
     done = run_command("eval", "run.sh", *hardware, *answer, files={"run.sh": script})
-    assert "affects step time but could not be used: `deepspeed`" in " ".join(done.out.split())
+    assert "affect step time but could not be used: `deepspeed`" in " ".join(done.out.split())
     (lacking,) = (one for one in read("trl", "--bf16", "--bf16 --deepspeed ds.json").missing)
-    assert "offload, buckets and recomputation" in lacking.reason
+    assert "offloading, buckets and recomputation" in lacking.reason
 
 
 def test_a_launcher_whose_file_is_not_there_raises_questions() -> None:
@@ -214,7 +214,7 @@ def test_a_launch_without_a_configuration_asks_for_that_of_the_machine() -> None
     found = one.read(ImportFile("run.sh", TRL.replace(" --num_processes 8", "")))
     asked = {one.attribute: one for one in found.questions}
     assert asked.keys() == {"layout.zero", "precision"}
-    assert "that of the machine decides" in asked["layout.zero"].reason
+    assert "the one of the machine decides" in asked["layout.zero"].reason
     assert "--use accelerate.yaml" in asked["layout.zero"].answers
     stated = one.read(ImportFile("run.sh", TRL.replace("--num_processes 8", "--multi_gpu")))
     assert settings(stated)["layout.zero"] == "0"
@@ -335,7 +335,8 @@ def test_states_of_8_bits_that_a_recipe_replaces_are_listed() -> None:
     found = read_file("trl", ImportFile("run.yaml", text, options))
     reasons = {one.name: one.reason for one in found.missing}
     assert (
-        reasons["optim"] == "--use replaces the recipe, and with it the states of paged_adamw_8bit"
+        reasons["optim"]
+        == "--use replaces the recipe, including the optimizer states of paged_adamw_8bit"
     )
 
 

@@ -60,7 +60,9 @@ torchrun --nproc_per_node 4 run_clm.py --do_predict --model_name_or_path out \\
     name = FILES["trl"][0]
     one = importer_of("trl")
     (problem,) = one.read(ImportFile(name, adapters)).problems
-    assert problem.message == ("`lora_r`: LoRA of a script with targets of its own is not read yet")
+    assert problem.message == (
+        "`lora_r`: LoRA with targets that are set in a script is not read yet"
+    )
     switched = adapters.replace("--lora_r", "--use_peft False --lora_r")
     assert not one.read(ImportFile(name, switched)).problems
 
@@ -109,7 +111,7 @@ def test_a_job_whose_keys_are_in_a_recipe_is_one_of_trainer(
     named = [tool.name for tool in importers() if tool.recognizes("run.sh", script)]
     assert named == ["trl"]
     done = run_command("check", "run.sh", files={"run.sh": script})
-    assert "`run.yaml` has the keys of the job, and is not beside the script" in done.out
+    assert "`run.yaml` has the keys of the job, but is not beside the script" in done.out
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ TO_CONFIG = (
 )
 
 EACH = "for one in model.parameters():\n    "
-GRAD = "`requires_grad` chooses what is trained"
+GRAD = "`requires_grad` chooses the trained parameters"
 
 
 def read(text: str, *changes: tuple[str, str]) -> Translation:
@@ -230,11 +230,19 @@ def test_a_value_under_a_condition_that_is_not_known_is_an_error() -> None:
         ("trainer = ", f"{EACH}one.requires_grad = False\ntrainer = ", GRAD),
         ("trainer = ", f"{EACH}one.requires_grad_(False)\ntrainer = ", GRAD),
         ("trainer = ", "freeze(model)\ntrainer = ", "`freeze` may change what is trained"),
-        ("model = AutoModelForCausalLM.from_pretrained", "model = load", "is not followed"),
-        ("AutoModelForCausalLM", "AutoModelForSequenceClassification", "no causal language model"),
-        ("packing=True,\n", "optimizers=mine(),\n", "`optimizers` of `SFTTrainer` is not read"),
-        ("packing=True,\n", "peft_config=IA3Config(),\n", "only LoraConfig is read"),
-        ("TrainingArguments(\n", "chosen(\n", "the arguments of `SFTTrainer` are not followed"),
+        ("model = AutoModelForCausalLM.from_pretrained", "model = load", "cannot be read"),
+        (
+            "AutoModelForCausalLM",
+            "AutoModelForSequenceClassification",
+            "not a causal language model",
+        ),
+        (
+            "packing=True,\n",
+            "optimizers=mine(),\n",
+            "`optimizers` of `SFTTrainer` is not supported",
+        ),
+        ("packing=True,\n", "peft_config=IA3Config(),\n", "only LoraConfig is supported"),
+        ("TrainingArguments(\n", "chosen(\n", "the arguments of `SFTTrainer` cannot be read"),
     ],
 )
 def test_what_is_not_followed_is_an_error(old: str, new: str, message: str) -> None:
@@ -267,7 +275,7 @@ def test_changes_of_unpacked_arguments(change: str, sequence: int | None) -> Non
         ("        bf16=True,\n", ""),
     )
     if sequence is None:
-        assert "arguments that code unpacks are not followed" in [
+        assert "arguments unpacked with `*` or `**` are not supported" in [
             one.message for one in found.problems
         ]
     else:
@@ -340,12 +348,12 @@ def main():
 def test_a_value_set_after_the_trainer_is_made_is_an_error() -> None:
     late = "    arguments.per_device_train_batch_size = 8\n    trainer.train()"
     message = the_problem(QLORA, ("    trainer.train()", late))
-    assert message == "`per_device_train_batch_size` is set after the trainer is made"
+    assert message == "`per_device_train_batch_size` is set after the trainer is created"
 
 
 def test_a_script_of_two_trainers_is_an_error() -> None:
     twice = ("trainer.train()", "SFTTrainer(model=model, args=args)")
-    message = "the script makes 2 trainers of `SFTTrainer` that can be followed: one is expected"
+    message = "the script creates 2 trainers objects of `SFTTrainer` that can be read; exactly one is expected"
     assert the_problem(FULL, twice) == message
 
 
@@ -396,13 +404,13 @@ def test_a_script_starts_a_program_beside_it(run_command: Run) -> None:
     other = script.format(" --size 5")
     done = run_command("import", "go.sh", files={"go.sh": other, **files})
     assert done.code == 2
-    assert "`run.py`: it declares no option `--size`, which the command gives" in done.err
+    assert "`run.py`: it declares no option `--size`, but the command sets it" in done.err
 
 
 def test_an_error_of_a_program_stands_there(run_command: Run) -> None:
     files = {"run.py": PLAIN.replace("Trainer(model", "Trainer(optimizers=x, model")}
     done = run_command("check", "go.sh", files={"go.sh": "torchrun run.py\n", **files})
-    assert "`optimizers` of `Trainer` is not read" in done.out
+    assert "`optimizers` of `Trainer` is not supported" in done.out
     assert "run.py:12" in done.out
 
 

@@ -96,7 +96,7 @@ def test_a_script_of_a_tool_without_a_reader_names_the_tool(tool: str) -> None:
     assert not UnreadTools().recognizes("run.yaml", text)
     (problem,) = UnreadTools().translate(name, text).problems
     title = tool.removesuffix(" (dumped)")
-    assert f"a configuration of {title}, which parcost does not read" in problem.message
+    assert f"a configuration of {title}, which parcost does not import" in problem.message
 
 
 @try_each("tool", FILES)
@@ -105,7 +105,7 @@ def test_a_file_of_a_tool_without_a_reader_names_the_tool(tool: str) -> None:
     name = "run.json" if text.startswith("{") else "run.yaml"
     assert UnreadTools().recognizes(name, text)
     (problem,) = UnreadTools().translate(name, text).problems
-    assert f"a configuration of {tool}, which parcost does not read" in problem.message
+    assert f"a configuration of {tool}, which parcost does not import" in problem.message
     assert "parcost eval config.json --use catalog.devices" in problem.help
 
 
@@ -122,7 +122,7 @@ MANIFESTS = {
 def test_a_file_that_starts_a_command_says_to_read_the_command(tool: str) -> None:
     assert UnreadTools().recognizes("run.yaml", MANIFESTS[tool])
     (problem,) = UnreadTools().translate("run.yaml", MANIFESTS[tool]).problems
-    assert f"a configuration of {tool}, which parcost does not read" in problem.message
+    assert f"a configuration of {tool}, which parcost does not import" in problem.message
     assert "copy the command that it starts into a script" in problem.help
 
 
@@ -157,7 +157,7 @@ def test_a_script_that_names_its_experiment_in_a_variable_leads_to_it(run_comman
     script = "export NNODES=2\nexport EXP=${EXP:-/code/conf/llama.yaml}\nexport DATA=/data\n"
     done = run_command("eval", "config.sh", files={"config.sh": script})
     assert done.code == 2
-    assert "starts another file, which has the job: `/code/conf/llama.yaml`" in done.err
+    assert "starts another file, which describes the job: `/code/conf/llama.yaml`" in done.err
 
 
 def test_flags_of_epfllm_are_rejected_with_their_names_in_megatron(run_command: Any) -> None:

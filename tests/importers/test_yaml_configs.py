@@ -197,7 +197,7 @@ def test_a_launch_script_of_nanotron_is_read_with_its_configuration(run_command:
         assert "global_batch = (3 * 8 * layout.dp) sequences" in " ".join(done.out.split())
     files["go.slurm"] = launch.format(1)
     done = run_command("import", "go.slurm", files=files)
-    assert "the degrees need 16 devices, and the launcher starts 8" in done.err
+    assert "the degrees need 16 devices, but the launcher starts 8" in done.err
 
 
 def test_a_llama_of_nanotron_is_read() -> None:

@@ -48,7 +48,7 @@ MIXTURE = SERVING.replace(
                 "use catalog.models.llama3_70b",
                 "model odd {{ layers = 4, hidden = 1536, heads = 12, kv_heads = 6, vocabulary = 1000 }}",
             ).format(more="tp = 4, fabric = wire"),
-            "6 KV heads are neither shared by tp = 4 ranks nor copied evenly",
+            "6 KV heads cannot be divided or replicated evenly over tp = 4 ranks",
             "divides 6, or a multiple of 6",
         ),
         (
@@ -56,7 +56,7 @@ MIXTURE = SERVING.replace(
             SERVING.replace(
                 "use catalog.models.llama3_70b", "model plan {{ parameters = 70 G, layers = 80 }}"
             ).format(more="tp = 1"),
-            "the KV cache of a token has no known size: model `plan` has no heads",
+            "the size of the KV cache per token is unknown: model `plan` has no heads",
             "`heads`",
         ),
         (
@@ -65,7 +65,7 @@ MIXTURE = SERVING.replace(
                 "use catalog.models.llama3_70b",
                 "model plan {{ parameters = 70 G, layers = 80, kv_heads = 8, head_dim = 128 }}",
             ).format(more="tp = 8, fabric = wire"),
-            "8 devices of a replica send activations, and `plan` has no hidden size",
+            "8 devices of a replica exchange activations, but `plan` has no hidden size",
             "write `hidden = ...`",
         ),
         (
@@ -95,19 +95,19 @@ MIXTURE = SERVING.replace(
         (
             "serving-no-fabric",
             SERVING.format(more="tp = 8"),
-            "a replica has 8 devices, and the block names no fabric between them",
+            "a replica has 8 devices, but the block has no fabric",
             "fabric = hgx_h100",
         ),
         (
             "serving-context",
             SERVING.format(more="tp = 8, fabric = wire, context = 2000, longest = 1000"),
-            "2000 tokens on average, and `longest` is 1000",
+            "2000 tokens on average, but `longest` is 1000",
             "at least",
         ),
         (
             "serving-cannot-run",
             SERVING.format(more="tp = 8, fabric = wire, collective = nccl"),
-            "algorithm `nccl` cannot run the all-reduces of 8 ranks on this fabric",
+            "algorithm `nccl` does not support an all-reduce of 8 ranks on this fabric",
             "collective = auto",
         ),
         (

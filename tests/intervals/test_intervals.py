@@ -143,7 +143,10 @@ def test_a_range_whose_ends_are_swapped_is_refused() -> None:
     assert not result.legal
     (found,) = result.diagnostics
     assert found.id == "no-range"
-    assert found.message == "measured / predicted of `hopper` is from 1.25 to 0.8"
+    assert (
+        found.message
+        == "measured / predicted of `hopper`: `low` is 1.25, which is above `high`, 0.8"
+    )
 
 
 # --- claims -------------------------------------------------------------------------------
@@ -283,7 +286,7 @@ def test_a_plugin_may_say_how_far_its_figure_is_off() -> None:
     ("interval", "said"),
     mark_most(
         [
-            (interval_of("speed"), "no figure is called that"),
+            (interval_of("speed"), "there is no such figure"),
             (interval_of("mfu", low="none"), "low = 'none'"),
             (interval_of("mfu", high=float("nan")), "high = nan"),
             (interval_of("mfu", coverage=3.0), "coverage = 3.0"),

@@ -303,8 +303,7 @@ def test_unfused_attention_is_products_and_passes_over_the_scores() -> None:
             "flash_attention = off",
             "contradictory-attention",
             (
-                "`flash_1` never writes its scores to memory, and `flash_attention = off` says that "
-                "attention does"
+                "`flash_1` does not write scores to memory, but `flash_attention = off` means that attention writes them"
             ),
         ),
     ],
@@ -361,7 +360,7 @@ def test_a_device_without_a_table_needs_what_a_study_says() -> None:
                 "head_rate d64 { size = 64, forward = 30 %, backward = 30 % }"
             ),
             "head-sizes-ascend",
-            "head sizes descend: 64 follows 128",
+            "head sizes must ascend: 64 follows 128",
         ),
         (
             (
@@ -371,7 +370,7 @@ def test_a_device_without_a_table_needs_what_a_study_says() -> None:
             "head-efficiency",
             "at 0.2 of the peak, head size 64 takes longer than head size 128",
         ),
-        ("", "no-head-rate", "`flash_2` needs a rate for some head size"),
+        ("", "no-head-rate", "`flash_2` needs a rate for at least one head size"),
     ],
 )
 def test_rates_that_contradict_themselves_are_refused(heads: str, id_: str, message: str) -> None:

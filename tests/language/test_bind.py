@@ -342,15 +342,15 @@ def test_bad_input_has_an_id(text: str, id: str, plugins: Plugins) -> None:
 @try_each(
     "text, hint",
     [
-        ("box { length = 3 wagons }", "`length` is a plain number: leave the unit out"),
+        ("box { length = 3 wagons }", "`length` is a plain number: remove the unit"),
         ("box { mode = 3 wagons }", None),
         ("box { size = 3 wagons }", None),
-        ("zzzz { }", "docs/language.md shows the blocks, and how a list of values sweeps"),
+        ("zzzz { }", "docs/language.md lists the blocks, and explains sweeps"),
         ("box length = 3", "write `box { length = ... }`"),
         ("box a length = 3", "write `box a { length = ... }`"),
         ("length = 3", "write `let length = ...`, or move it into a block"),
         ("let box.length = 3", "write `let length = ...`, or move it into a block"),
-        ("use catalog.big-box", "`use` takes names of letters, digits, `_` and dots"),
+        ("use catalog.big-box", "after `use`, write names of letters, digits, `_` and dots"),
     ],
 )
 def test_the_first_error_says_what_to_write(text: str, hint: str | None, plugins: Plugins) -> None:

@@ -37,7 +37,7 @@ def test_the_subject_is_underlined_and_what_belongs_to_it_too() -> None:
         "`latency` is given twice",
         again,
         "again here",
-        help="leave one of them out",
+        help="remove one of them",
         notes=["blocks hold an attribute once"],
         also=[(first, "first here")],
     )
@@ -54,7 +54,7 @@ error[duplicate]: `latency` is given twice
   |   ^^^^^^^ again here
   |
   = note: blocks hold an attribute once
-  = help: leave one of them out"""
+  = help: remove one of them"""
     )
 
 
@@ -68,11 +68,11 @@ error[syntax]: unexpected end of line
 10 | b =
    |    ^ expected a value
 
-error[syntax]: stray character `;`
+error[syntax]: unexpected character `;`
   --> net.par:11:5
    |
 11 | c = ;
-   |     ^ this has no meaning here
+   |     ^ this character is not part of the language
    |
    = help: items end with a new line or a comma"""
     )
@@ -156,11 +156,11 @@ def test_tabs_and_wide_characters_take_the_room_that_they_take() -> None:
     assert (
         rendered_text('\ta =\t"漢字e\u0301" 日')
         == """\
-error[syntax]: stray character `日` (U+65E5, cjk unified ideograph-65e5)
+error[syntax]: unexpected character `日` (U+65E5, cjk unified ideograph-65e5)
  --> net.par:1:13
   |
 1 |     a =    "漢字e\u0301" 日
-  |                    ^^ this has no meaning here
+  |                    ^^ this character is not part of the language
   |
   = help: names are made of the letters a to z, digits and `_`"""
     )

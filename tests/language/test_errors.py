@@ -73,7 +73,7 @@ def test_a_file_that_is_not_utf8_says_where(
     assert message(Path("latin.par")) == (
         "error[not-utf8]: `latin.par` is not UTF-8: byte 0xe9 on line 2\n"
         " --> latin.par\n"
-        "  = help: save the file in the encoding UTF-8"
+        "  = help: save the file as UTF-8"
     )
 
 

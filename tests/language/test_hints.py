@@ -76,7 +76,7 @@ def test_a_rate_in_bits_lacks_its_second() -> None:
 def test_a_word_inside_of_a_product_is_moved_behind_it(batch: str) -> None:
     training = f"training {{ sequence = 8192, micro_batch = 1, global_batch = {batch} }}"
     said = helps(training=training)
-    assert said == "write the word after the whole value: `(64 * 4) sequences`"
+    assert said == "write the qualifier after the whole value: `(64 * 4) sequences`"
     assert not diagnostics_of(training=training.replace(batch, "(64 * 4) sequences"))
 
 
@@ -95,7 +95,7 @@ def test_stages_that_are_proposed_divide_the_devices() -> None:
         "global_batch = 128 sequences }",
     )
     assert "pp = 8 or 16 divides" in said
-    assert "the framework needs an option for this cut" in said
+    assert "the framework needs an option for this split" in said
 
 
 def test_a_second_block_is_a_second_study() -> None:
@@ -241,10 +241,7 @@ def test_a_block_that_a_device_names_is_proposed(run_command: Callable[..., Any]
     assert "`use catalog.fabrics.pcie4_roce_200g` is usual for `rtx_a6000`" in done.out
 
 
-OPTION = (
-    "the framework needs an option for this cut, as `parcost export` writes it; "
-    "write `schedule.assignment = short_ends` or `schedule.stages` to confirm it"
-)
+OPTION = "the framework needs an option for this split (`parcost export` writes it); write `schedule.assignment = short_ends` or `schedule.stages` to confirm it"
 
 
 @try_each(

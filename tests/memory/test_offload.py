@@ -345,7 +345,7 @@ def test_offloading_needs_a_link_to_the_host(bind: Bind, part: str) -> None:
     found = diagnose(failures(study)["offload-needs-host-bandwidth"], study)
     of = {"optimizer": "optimizer state", "activations": "saved activations"}.get(part, part)
     assert found.message == (
-        f"50 % of the {of} is offloaded, and the device has no `host_bandwidth`"
+        f"50 % of the {of} is offloaded, but the device has no `host_bandwidth`"
     )
 
 
@@ -375,7 +375,7 @@ def test_a_host_that_is_too_small_says_so(bind: Bind) -> None:
     asked = study.plugins.ask("outcome_checks", study=study, outcome=outcome)
     (check,) = [check for _, check in asked if check.id == "host-does-not-fit"]
     assert diagnose(check, study).message == (
-        "a device offloads 14.9 GiB to its host, which has 9.3 GiB per device"
+        "a device offloads 14.9 GiB, but the host memory has 9.3 GiB per device"
     )
 
 

@@ -47,7 +47,7 @@ def test_llama_405b_without_recomputation_is_tight(name: str, alive: int) -> Non
     assert terms["MLP gate and up"] == alive * 8192 * 2 * 53_248 * 2 / 8
     # One copy of the attention output, which the core and its projection read.
     assert terms["attention output"] == alive * 8192 * 16_384 * 2 / 8
-    assert "attention output, as the core wrote it" not in terms
+    assert "attention output in the compute type" not in terms
     assert "stage output" not in terms
 
 
@@ -62,7 +62,7 @@ def test_deepseek_v3_as_published_is_tight() -> None:
     assert terms["gate and up of shared experts"] == layers * 4096 * 2 * 2048 * (1 + 4 / 128)
     # 128 heads of 128: once, in 12 bits with a factor for 128.
     assert terms["attention output"] == layers * 4096 * 128 * 128 * (1.5 + 4 / 128)
-    assert "attention output, as the core wrote it" not in terms
+    assert "attention output in the compute type" not in terms
 
 
 def test_in_wider_types_deepseek_v3_does_not_fit() -> None:

@@ -83,7 +83,7 @@ def test_verdicts_say_how_much_of_what(bind: Bind) -> None:
     assert tight.severity == "warning"
     found = diagnose(tight, study)
     assert found.message == "stage 3 needs 79.8 GiB in backward, 105 % of the 76.0 GiB usable"
-    assert found.notes == ("it may run out of memory: tight is 95 to 108 % of the usable memory",)
+    assert found.notes == ("may run out of memory: tight means 95 to 108 % of the usable memory",)
 
 
 # --- Figures ------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def test_requirements_of_offloading(
     ("values", "message"),
     [
         ({"offload.optimizer": 0.25, "plain.host_bandwidth": 1.0}, "the host updates 25 % of the optimizer state: host memory bandwidth is needed to time the CPU optimizer update"),
-        ({"offload.activations": 0.25}, "25 % of the saved activations is offloaded, and the device has no `host_bandwidth`"),
+        ({"offload.activations": 0.25}, "25 % of the saved activations is offloaded, but the device has no `host_bandwidth`"),
     ],
 )  # fmt: skip
 def test_insufficient_offload_memory_is_an_error_with_the_share(
@@ -407,7 +407,7 @@ def test_a_host_is_full_at_its_last_byte(bind: Bind) -> None:
     study = bind({**LINK, "offload.optimizer": 0.5, "offload.host_memory": 2**30}, parameters=[part(2**28)])  # fmt: skip
     (check,) = offload.outcome_checks(study, evaluate(study))
     assert diagnose(check, study).message == (
-        "a device offloads 2.0 GiB to its host, which has 1.0 GiB per device"
+        "a device offloads 2.0 GiB, but the host memory has 1.0 GiB per device"
     )
 
 

@@ -555,7 +555,7 @@ def test_a_layer_keeps_the_inputs_of_its_norms(count: int) -> None:
 
 @pytest.mark.slow
 def test_the_core_keeps_its_output_twice_where_the_projection_keeps_a_narrow_one() -> None:
-    name = "attention output, as the core wrote it"
+    name = "attention output in the compute type"
     for kept, bytes_ in ((1, 2), (2, 0), (3, 0)):
         recipe = NARROW.replace("kept = 1", f"kept = {kept}")
         found = layers_keep(study_of(training="precision = own", extra=recipe))

@@ -33,7 +33,7 @@ def failures(study: Study) -> dict[str, str]:
         ("dense_first = 1", "experts-dense-first", "`experts` is 0"),
         ("top_k = 2", "experts-routed", "`experts` is 0"),
         ("q_lora = 64", "latent-queries", "`kv_lora` is 0"),
-        ("full_every = 2", "window-full", "need a window"),
+        ("full_every = 2", "window-full", "needs other layers with a window"),
         ("window = 4096", "window-wide", "4096 tokens is not shorter than the sequence of 2048"),
         ("window = 64, full_every = 5", "full-layers-none", "and the model has 4 layers"),
         ("delta_heads = 8, full_every = 9", "full-layers-none", "no layer attends to all tokens"),
@@ -41,7 +41,7 @@ def failures(study: Study) -> dict[str, str]:
         ("kv_lora = 64, v_dim = 0", "heads-sized", "a head of attention has the size 0"),
         ("delta_heads = 8, delta_key_dim = 0", "heads-sized", "a head of a gated delta net"),
         ("experts = 8, dense_first = 5", "dense-layers", "`dense_first` is 5"),
-        ("experts = 8, parameters = 1 G", "nominal-experts", "model `m` states both"),
+        ("experts = 8, parameters = 1 G", "nominal-experts", "model `m` has both"),
     ],
 )
 def test_attributes_that_contradict_one_another(

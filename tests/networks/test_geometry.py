@@ -221,20 +221,20 @@ def test_an_overhead_is_a_share_of_compute_and_a_smaller_one_of_the_step() -> No
         (
             network("torus", 64, dimensions=[4, 8]),
             "network-torus",
-            "dimensions 4 x 8 have 32 places, and `n` has 64 devices",
+            "dimensions 4 x 8 have 32 nodes, but `n` has 64 devices",
             "write `devices = 32`",
         ),
         (
             network("fat_tree", 65537, radix=64),
             "network-too-small",
-            "three levels of switches of radix 64 connect at most 65536 devices, and `n` has 65537",
+            "three levels of switches of radix 64 connect at most 65536 devices, but `n` has 65537",
             "write a larger radix",
         ),
         (
             network("dragonfly", 64, groups=1, global_links=4),
             "network-groups",
-            "network `n` has 1 group: there is no other group to link to",
-            "write two groups or more",
+            "network `n` has 1 group: global links need a second group",
+            "write at least two groups",
         ),
         (
             network("dragonfly", 65, groups=8, global_links=4),

@@ -103,7 +103,7 @@ def test_nothing_to_move_takes_no_time() -> None:
     [
         (
             'bytes = 1 GB, over = "spine"',
-            "`s` has a flow `f` over `spine`, and no resource of that name",
+            "`s` has a flow `f` over `spine`, but no resource of this name",
         ),
         ('bytes = 1 GB, over = ""', "`s` has no flow over any resource"),
     ],

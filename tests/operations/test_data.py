@@ -44,6 +44,6 @@ def test_slow_loaders_are_a_warning_with_the_needed_rate() -> None:
     step = result(job).figure("step_time")
     found = result(job + "data { rate = 100 k tokens }")
     (reported,) = [d for d in found.diagnostics if d.id == "data-starved"]
-    assert f"waits {TOKENS / 1e5 - step:.4g} s longer" in reported.message
+    assert f"waits {TOKENS / 1e5 - step:.4g} s" in reported.message
     assert reported.help is not None
     assert f"deliver {TOKENS / step:.4g} tokens/s" in reported.help

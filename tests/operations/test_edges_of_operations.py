@@ -129,7 +129,7 @@ def test_a_cycle_may_be_as_long_as_the_time_between_failures(restart: float, war
     assert ("fails-too-often" in found) is warned
     if warned:
         assert found["fails-too-often"].message == (
-            "a checkpoint, the work before it and a restart take 10.5 s, and the job fails every 10 s"
+            "a checkpoint, the interval before it and a restart take 10.5 s, but the job fails every 10 s"
         )
 
 

@@ -34,7 +34,7 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
         (
             "run-known-twice",
             JOB + "run { tokens = 1 T tokens, speed = 100 tokens }",
-            "`speed` states the speed of the run, and so does the step",
+            "`speed` states the speed of the run, and the training step also sets it",
         ),
         (
             "run-speed-unknown",
@@ -51,7 +51,7 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
         (
             "mtbf-known-twice",
             "reliability { restart = 1 min, mtbf = 3 h, device_mtbf = 9 h, devices = 2 }",
-            "`mtbf` and `device_mtbf` both give the mean time between failures",
+            "`mtbf` and `device_mtbf` both set the mean time between failures",
         ),
         (
             "checkpoint-size-unknown",
@@ -81,7 +81,7 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
         (
             "checkpoint-background",
             JOB + "checkpoint { storage = 1 GB/s, interval = 5 s, asynchronous = on }",
-            "the next one comes after 5 s",
+            "the next one begins after 5 s",
         ),
         (
             "fails-too-often",

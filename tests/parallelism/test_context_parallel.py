@@ -487,8 +487,8 @@ def test_the_regime_is_a_note() -> None:
         (section,) = [s for _, s in of.sections if s.title == "Context parallelism"]
         return " ".join(section.notes)
 
-    assert "free overlap: 4096 tokens per rank; 2475 are enough" in notes(32_768)
-    assert "exposed: 1024 tokens per rank; 2475 are needed; cp = 3 has that many" in notes(8192)
+    assert "hidden: 4096 tokens per rank; 2475 are enough" in notes(32_768)
+    assert "exposed: 1024 tokens per rank; 2475 are needed; cp = 3 has enough" in notes(8192)
     assert "without a double buffer" in notes(32_768, "double_buffer = off")
 
 
@@ -536,7 +536,7 @@ def test_a_sequence_divides_into_two_shares_for_each_rank() -> None:
     assert failures(study("cp = 16", sequence=1000)) == [
         (
             "context-divides-sequence",
-            "a sequence of 1000 tokens is not divisible by 32 parts: each of the cp ranks has two, one from either end",
+            "a sequence of 1000 tokens is not divisible by 32 parts: each of the cp ranks has two parts, one from either end",
             "take 992 or 1024 tokens, or cp = 4",
         )
     ]
@@ -550,7 +550,7 @@ def test_heads_divide_by_the_ranks_that_trade_for_them() -> None:
         "8 KV heads of a tensor-parallel rank are not divisible by the all-to-all group of 16 ranks (Ulysses)",
     )
     assert hint == (
-        "groups of 8 ranks divide them; `context.algorithm = ring` has no such limit, and "
+        "groups of 8 ranks are possible; `context.algorithm = ring` has no such limit, and "
         "`hybrid` runs a ring over such groups"
     )
     ((id_, _, _),) = failures(
@@ -572,7 +572,7 @@ def test_a_hybrid_has_a_degree_between_a_ring_and_ulysses() -> None:
 def test_words_of_another_algorithm_are_refused() -> None:
     assert failures(study("cp = 16", "ulysses = 4"))[0][:2] == (
         "ulysses-without-hybrid",
-        "`ulysses = 4` is the group size of a hybrid, and the algorithm is `ring`",
+        "`ulysses = 4` is the group size of a hybrid, but the algorithm is `ring`",
     )
     assert failures(study("cp = 16", "latent = on"))[0][0] == "latent-without-mla"
     mla = "use catalog.models.deepseek_v2_lite"

@@ -398,8 +398,8 @@ def regime(**more: Any) -> tuple[list[str], list[str]]:
     return [str(row[0]) for row in section.rows], list(section.notes)
 
 
-WAITS = "nothing hides a gather or an all-to-all that attention waits for"
-GROWS = "sending grows with the number of tokens, and compute with its square, so longer blocks hide more"
+WAITS = "attention waits for the gather or all-to-all, so that it is exposed"
+GROWS = "send time grows with the tokens per rank, compute time with their square: longer blocks hide more"
 
 
 @pytest.mark.slow
@@ -418,9 +418,9 @@ def test_the_regime_says_what_may_hide() -> None:
 @pytest.mark.parametrize(
     ("rate", "said"),
     [
-        ("40 GB/s", "free overlap: 2048 tokens per rank; 1875 are enough"),
-        ("30 GB/s", "exposed: 2048 tokens per rank; 2500 are needed; cp = 2 has that many"),
-        ("15 GB/s", "exposed: 2048 tokens per rank; 5000 are needed; cp = 1 has that many"),
+        ("40 GB/s", "hidden: 2048 tokens per rank; 1875 are enough"),
+        ("30 GB/s", "exposed: 2048 tokens per rank; 2500 are needed; cp = 2 has enough"),
+        ("15 GB/s", "exposed: 2048 tokens per rank; 5000 are needed; cp = 1 has enough"),
         (
             "10 GB/s",
             "exposed: 2048 tokens per rank; 7500 are needed; the whole sequence has fewer",
@@ -435,7 +435,7 @@ def test_the_regime_names_a_degree_that_has_enough_tokens(rate: str, said: str) 
 
 def test_as_many_tokens_as_are_needed_are_enough() -> None:
     said = _regime_text(exchange(study(**CP_3)), 2048.0, 2048.0)
-    assert said == "free overlap: 2048 tokens per rank; 2048 are enough"
+    assert said == "hidden: 2048 tokens per rank; 2048 are enough"
 
 
 # --- what is rejected ----------------------------------------------------------------------
@@ -471,7 +471,7 @@ def test_a_sequence_divides_into_shares(
     twice = parts != 2
     (complaint,) = found.values()
     below, above = sequence // parts * parts, (sequence // parts + 1) * parts
-    why = ": each of the cp ranks has two, one from either end" if twice else ""
+    why = ": each of the cp ranks has two parts, one from either end" if twice else ""
     assert complaint.message == (
         f"a sequence of {sequence} tokens is not divisible by {parts} parts{why}"
     )

@@ -63,7 +63,7 @@ def test_a_checklist_says_what_was_found(bind: Bind) -> None:
         START_UP: ((1e9, "B"), "yes", "at least 0 MB: ranks x latency x bandwidth"),
         MAY_HIDE: ("on", "yes", ""),
         HIDES: ((0.75, "%"), "no", LARGER),
-        ACCUMULATE: (1.0, "no", "one micro-batch: every pass is followed by a reduction"),
+        ACCUMULATE: (1.0, "no", "one micro-batch: every backward pass is followed by a reduction"),
         NARROW: ((4.0, "B"), "no", "16 bits halve the bytes, with rounding errors"),
         VIEWS: ("on", "yes", ""),
         ROOM: ((memory, "GiB"), "yes", ""),
@@ -89,8 +89,8 @@ def test_a_checklist_says_what_was_chosen_otherwise(bind: Bind) -> None:
     assert rows[HIDES] == ((0.0, "%"), "no", LARGER)
     assert rows[ACCUMULATE] == (2.0, "yes", "")
     assert rows[NARROW] == ((2.0, "B"), "yes", "")
-    assert rows[VIEWS] == ("off", "no", "copies take the gradients once more")
-    assert rows[ROOM][1:] == ("no", "more than 2 GiB: a higher ZeRO stage shards it")
+    assert rows[VIEWS] == ("off", "no", "copies need the memory of the gradients again")
+    assert rows[ROOM][1:] == ("no", "more than 2 GiB: increase the ZeRO stage")
 
 
 @pytest.mark.slow
@@ -206,5 +206,5 @@ def test_the_least_stage_is_taken_that_none_is_a_quarter_faster_than(
 ) -> None:
     fitting = [(s, zero) for zero, s in enumerate(seconds)]
     assert _recommendation(fitting, 0.25) == (
-        f"take ZeRO {stage}: of those that fit, none is more than 25 % faster"
+        f"use ZeRO {stage}: no other stage that fits is more than 25 % faster"
     )

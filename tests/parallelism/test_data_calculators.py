@@ -380,9 +380,9 @@ def test_four_layers_and_their_traffic(more: str, backward: int, again: int, tex
     [
         (13, "keep_last = on", 64, []),
         (16, "reshard = off", 64, []),
-        (13, "", 64, ["1 more follow"]),
-        (20, "", 64, ["36 more follow"]),
-        (100, "", 64, ["436 more follow"]),
+        (13, "", 64, ["1 more rows"]),
+        (20, "", 64, ["36 more rows"]),
+        (100, "", 64, ["436 more rows"]),
     ],
 )
 def test_a_timeline_says_how_many_events_follow(

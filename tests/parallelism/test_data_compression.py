@@ -120,7 +120,7 @@ def test_methods_that_need_whole_gradients_refuse_zero(bind: Bind, method: str, 
     check = checks["compression-needs-whole-gradients"]
     assert not check.holds
     assert diagnose(check, study).message == (
-        f"`{method}` gives every rank the whole gradient, and ZeRO {zero} shards gradients"
+        f"`{method}` gives every rank the whole gradient, but ZeRO {zero} shards gradients"
     )
 
 

@@ -152,7 +152,7 @@ def test_the_least_stage_that_is_as_fast_as_any_that_fits_is_taken() -> None:
     best = next(
         z for z, (s, f) in enumerate(zip(steps, fits, strict=True)) if f and s <= 1.01 * fastest
     )
-    assert section.notes[0].startswith(f"take ZeRO {best}:")
+    assert section.notes[0].startswith(f"use ZeRO {best}:")
     for zero, row in enumerate(section.rows):
         assert row[1][0] == study_and_outcome(layout__zero=zero)[1].memory_bytes
 
@@ -161,7 +161,7 @@ def test_the_least_stage_that_is_as_fast_as_any_that_fits_is_taken() -> None:
 def test_a_model_that_no_stage_fits_has_to_be_cut() -> None:
     study, outcome = study_and_outcome(h100_sxm__memory=2**30)
     assert sections(study, outcome)["ZeRO stages"].notes == [
-        "none of them fits: the model must be split as well"
+        "no stage fits: also use tensor or pipeline parallelism"
     ]
 
 
@@ -172,7 +172,7 @@ def test_a_study_says_what_it_calls_as_fast_and_what_hidden() -> None:
     # any stage that fits will do then, and any share of the gradient reduction that is hidden
     fitting = [row[0] for row in found["ZeRO stages"].rows if row[2] == "yes"]
     (note,) = found["ZeRO stages"].notes
-    assert note == f"take {fitting[0]}: of those that fit, none is more than 100 % faster"
+    assert note == f"use {fitting[0]}: no other stage that fits is more than 100 % faster"
     rows = {row[0]: row for row in found["Checklist of data parallelism"].rows}
     assert rows["share of the gradient reduction that is hidden"][2] == "yes"
 

@@ -159,8 +159,7 @@ def test_incompatible_settings_are_refused(
 def test_a_shard_among_workers_says_how_many_ranks_there_are(bind: Bind) -> None:
     found = complaints(bind, {**SHARDS, **workers(), "layout.cp": 2, "sharding.shard": 3})
     assert found["shard-divides"].message == (
-        "shards of 3 ranks do not divide the 4 ranks (dp 4 x cp 2 / 2 workers) that hold the "
-        "same parameters"
+        "shards of 3 ranks do not divide the 4 ranks (dp 4 x cp 2 / 2 workers) that hold the same parameters"
     )
     assert found["shard-divides"].help == "shard over 2 or 4 ranks"
 
@@ -169,6 +168,6 @@ def test_what_would_do_in_place_of_a_meeting_that_is_too_long(bind: Bind) -> Non
     found = complaints(bind, workers(period=10, fragments=3, steps=4))
     assert found["overlap-long"].help == "write `overlap_steps` of at most 3"
     assert found["overlap-long"].message == (
-        "an exchange of 4 steps does not end before the next one: 3 fragments are exchanged in 10 steps"
+        "an exchange of 4 steps overlaps with the next one: 3 fragments are exchanged in 10 steps"
     )
-    assert complaints(bind, workers(3))["workers-divide"].help == "take 2 or 4 workers"
+    assert complaints(bind, workers(3))["workers-divide"].help == "write 2 or 4 workers"

@@ -175,8 +175,8 @@ def test_fewer_layers_than_stages_are_refused_however_they_are_dealt(bind: Bind)
 def test_a_list_of_stages_must_cover_the_stages_and_the_layers(bind: Bind) -> None:
     wrong = bind({"layout.pp": 4}, "schedule { stages = [3, 3, 3] }")
     assert [d.message for d in complaints(wrong, "stages-count", "stages-sum")] == [
-        "`stages` lists the layers of 3 stages, and there are pp 4",
-        "`stages` adds up to 9 layers, and the model has 8",
+        "`stages` has counts for 3 stages, but there are pp 4",
+        "`stages` adds up to 9 layers, but the model has 8",
     ]
     right = bind({"layout.pp": 4}, "schedule { stages = [1, 3, 3, 1] }")
     assert not complaints(right, "stages-count", "stages-sum", "layers-divide")

@@ -372,7 +372,7 @@ def test_sequence_parallelism_alone_is_warned_of() -> None:
     ((id_, message, _),) = failures(study("tp = 1, sequence_parallel = on"))
     assert (id_, message) == (
         "sequence-parallel-alone",
-        "sequence parallelism shards nothing: tp is 1",
+        "sequence parallelism has no effect: tp is 1",
     )
     checks = [c for _, c in study("tp = 1, sequence_parallel = on").contributions("checks")]
     assert {c.severity for c in checks if c.id == id_} == {"warning"}
@@ -559,14 +559,14 @@ def test_norms_add_up_what_they_saw_of_the_tokens() -> None:
 def test_an_overlap_names_what_it_cannot_cut() -> None:
     assert failures(study("tp = 8", overlap="tensor = pipelined"))[0][:2] == (
         "pipelined-needs-shards",
-        "an all-reduce of complete activations cannot be overlapped with its product",
+        "without sequence parallelism, an all-reduce cannot be pipelined with its matrix product",
     )
     odd = study("tp = 8, sequence_parallel = on", overlap="tensor = pipelined, chunks = 3")
     assert failures(odd) == [
         (
             "chunks-divide",
             "2048 tokens of a micro-batch are not divisible by 3 chunks",
-            "as many chunks as tensor-parallel ranks always divide: `chunks = layout.tp`",
+            "write `chunks = layout.tp`, which always divides",
         )
     ]
     assert failures(study("tp = 8", overlap="tensor = split_batch")) == [

@@ -238,7 +238,7 @@ def test_a_name_that_is_taken_stays_with_its_plugin(hook: str, name: str) -> Non
     plugins = load_broken(**{hook: lambda: [OtherClass(f"{name}_else"), OtherClass(name)]})
     assert [numbers(report) for report in reports(plugins)] == good_results()
     (fault,) = plugins.faults
-    assert fault.message.startswith(f"offers `{name}`, which plugin `")
+    assert fault.message.startswith(f"provides `{name}`, which plugin `")
     assert plugins.offers(hook).keys() == shipped_plugins().offers(hook).keys()
     assert type(plugins.offers(hook)[name][1]) is type(shipped_plugins().offers(hook)[name][1])
     assert f"{name}_else" not in plugins.offers(hook)

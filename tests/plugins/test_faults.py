@@ -284,7 +284,7 @@ class Broken(Collective):
     [
         (None, "raised KeyError: 'warp'"),
         ("soon", "is 'soon', where seconds"),
-        (-1.0, "is -1.0, where seconds from 0 on are expected"),
+        (-1.0, "is -1.0, where seconds of at least 0 are expected"),
     ],
 )
 def test_an_algorithm_that_fails_is_left_out_and_named(answer: Any, said: str) -> None:
@@ -423,6 +423,6 @@ def test_a_generator_without_an_end_is_a_fault() -> None:
     plugin = SimpleNamespace(terms=hookimpl(lambda: itertools.repeat(None)))
     bad = evaluate_with(("warp", plugin))
     assert faults(bad) == [
-        "plugin `warp` terms: returned more than 100,000 items: a generator without an end?"
+        "plugin `warp` terms: returned more than 100,000 items; does the generator end?"
     ]
     assert bad.exit_code == 3

@@ -124,7 +124,7 @@ def test_a_hook_that_parcost_does_not_ask_for_is_named(name: str, hint: str) -> 
     plugin = SimpleNamespace(**{name: hookimpl(odd)})
     (scenario,) = parcost.Session(load(("odd", plugin))).load_text(SPEC)
     (fault,) = scenario.evaluate().result.faults
-    said = f"plugin `odd` failed in `{name}`: marks `{name}` as a hook, and there is no such hook; "
+    said = f"plugin `odd` failed in `{name}`: marks `{name}` as a hook, but there is no such hook; "
     assert str(fault).startswith(said)
     assert hint in str(fault)
 

@@ -150,7 +150,7 @@ def test_a_part_that_another_plugin_needs_is_imported_at_once(
     other = SimpleNamespace(catalogues=hookimpl(lambda: [Catalogue(name="a", root=".")]))
     plugins = load(("other", other), files=(path,), installed=False)
     (fault,) = plugins.faults  # of two with one name, the second is left out at once
-    assert "offers `a`" in fault.message
+    assert "provides `a`" in fault.message
 
 
 def test_what_parts_offer_is_a_list_of_hooks_without_a_study(package: Callable[..., str]) -> None:

@@ -101,6 +101,5 @@ def test_charts_draw_what_their_arguments_name(
 def test_an_interval_of_no_figure_is_a_fault() -> None:
     (fault,) = evaluate(figures=intervals).faults
     assert str(fault) == (
-        "plugin `mine` failed in `figures`: gave an interval of `mine`, and no figure is called "
-        "that"
+        "plugin `mine` failed in `figures`: gave an interval of `mine`, but there is no such figure"
     )

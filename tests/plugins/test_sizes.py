@@ -92,7 +92,7 @@ def test_layers_by_the_million_show_how_their_timeline_begins() -> None:
     )
     assert many.rows == few.rows
     # both passes, a gather before each layer of both, and a reduction after each backward
-    assert [few.notes, many.notes] == [["436 more follow"], ["4999936 more follow"]]
+    assert [few.notes, many.notes] == [["436 more rows"], ["4999936 more rows"]]
 
 
 @pytest.mark.slow

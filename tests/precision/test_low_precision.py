@@ -349,14 +349,17 @@ def test_attributes_of_a_narrow_type_are_refused_without_one(
     assert failures(study(f"{attribute} = {value}")) == [
         (
             "narrow-without-type",
-            f"`{attribute}` needs a narrow type, and the recipe has none: {why}",
+            f"`{attribute}` needs `narrow`, which the recipe does not set: {why}",
         )
     ]
 
 
 def test_wide_products_keep_wide_inputs() -> None:
     assert failures(study("kept = 1 B")) == [
-        ("kept-narrow", "inputs of linear layers are kept in 1 B and multiplied in 2 B")
+        (
+            "kept-narrow",
+            "inputs of linear layers are kept in 1 B per element, but multiplied in 2 B",
+        )
     ]
 
 
@@ -374,7 +377,7 @@ def test_a_factor_for_every_element_makes_it_wider_than_it_was() -> None:
     assert failures(study("narrow = fp8, scale = 4 B")) == [
         (
             "scale-wider-than-elements",
-            "an element takes 5 B with its share of a scaling factor, and 2 B in bf16",
+            "with its share of a scaling factor an element takes 5 B, not less than the 2 B of bf16",
         )
     ]
 

@@ -190,7 +190,7 @@ def test_a_search_names_each_term_of_a_row_that_fails_once() -> None:
         "gave `a`, which has a count that raised ZeroDivisionError",
         "gave `b`, which counts ('many',), which is not a number for each virtual stage",
         "gave `c`, which has a count that raised ZeroDivisionError",
-        "`d` counts 3 virtual stages, and there are 4",
+        "`d` has counts for 3 virtual stages, but the pipeline has 4",
     ):
         assert sum(message in fault for fault in result.faults) == 1, message
 

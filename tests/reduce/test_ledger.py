@@ -193,7 +193,9 @@ def test_equal_boundaries_are_one_hop(schedule: str, make: Any) -> None:
 
 
 def test_an_edge_for_boundaries_that_are_not_there_is_refused(make: Any) -> None:
-    with pytest.raises(PluginError, match="`hop` is for 2 boundaries, and there are 3"):
+    with pytest.raises(
+        PluginError, match="`hop` has times for 2 boundaries, but the pipeline has 3"
+    ):
         make.step(make.work("f", 1.0), make.edge(1.0, boundaries=(1.0, 1.0)), p=4, m=4.0)
     with pytest.raises(PluginError, match="`hop` is negative"):
         make.step(make.work("f", 1.0), make.edge(1.0, boundaries=(-1.0,)), p=2, m=4.0)
@@ -231,8 +233,8 @@ def test_a_term_that_counts_stages_which_are_not_there_is_a_fault(make: Any) -> 
     found = reduce(pipeline, make.schedules["gpipe"], terms, memory, faults)
     assert found.step_seconds == 2.0
     assert [(f.hook, f.message) for f in faults] == [
-        ("terms", "`b` counts 3 virtual stages, and there are 2"),
-        ("memory", "`c` counts 3 virtual stages, and there are 2"),
+        ("terms", "`b` has counts for 3 virtual stages, but the pipeline has 2"),
+        ("memory", "`c` has counts for 3 virtual stages, but the pipeline has 2"),
     ]
     with pytest.raises(PluginError, match="plugin `mine` of mine-dist 2 failed in `terms`"):
         reduce(pipeline, make.schedules["gpipe"], terms, memory)
@@ -243,12 +245,12 @@ def test_a_term_that_counts_stages_which_are_not_there_is_a_fault(make: Any) -> 
     [
         ("work", {"seconds": -1.0}, "`x` is negative"),
         ("work", {"seconds": np.array([1.0, -1.0])}, "`x` is negative"),
-        ("work", {"pass_": "forward"}, "`x` is in `forward`, and not in F or R or B or W"),
-        ("once", {"when": "start"}, "`x` is in `start`, and not in fill or drain or end"),
+        ("work", {"pass_": "forward"}, "`x` names `forward`, which is not one of F or R or B or W"),
+        ("once", {"when": "start"}, "`x` names `start`, which is not one of fill or drain or end"),
         (
             "memory",
             {"moments": ["forward", "update"]},
-            "not in forward or backward or loss or end_of_backward or optimizer or gather",
+            "not one of forward or backward or loss or end_of_backward or optimizer or gather",
         ),
     ],
 )
@@ -287,7 +289,7 @@ def test_an_unknown_schedule_is_a_spec_error() -> None:
     with pytest.raises(SpecError) as error:
         evaluate(study("one_f_two_b"))
     (diagnostic,) = error.value.diagnostics
-    assert diagnostic.message == "no plugin offers the schedule `one_f_two_b`"
+    assert diagnostic.message == "no plugin provides the schedule `one_f_two_b`"
     assert diagnostic.help == "did you mean `one_f_one_b`?"
 
 
@@ -310,5 +312,5 @@ def test_a_bad_order_is_its_plugin_s_mistake(make: Any) -> None:
         evaluate(study("mine", ("mine_plugin", module)))
     assert str(error.value) == (
         "plugin `mine_plugin` failed in `schedules`: "
-        "schedule `mine` at p = 2, m = 4, v = 1: device 0 has nothing to do"
+        "schedule `mine` at p = 2, m = 4, v = 1: device 0 has no passes"
     )

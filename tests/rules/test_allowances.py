@@ -94,7 +94,11 @@ def test_an_attribute_over_several_lines_and_a_block_on_one() -> None:
         ("# parcost: allow zero-alone", "missing-reason", "without a reason"),
         ("# parcost: allow zero-alone,  ", "missing-reason", "without a reason"),
         ("# parcost: allow zero-alonne, because", "unknown-rule", "`zero-alone`"),
-        ("# parcost: allow heads-divide, we pad", "not-allowable", "cannot be switched off"),
+        (
+            "# parcost: allow heads-divide, we pad",
+            "not-allowable",
+            "only warnings can be switched off",
+        ),
         (
             "# parcost: ignore zero-alone, because",
             "malformed-allowance",

@@ -29,7 +29,7 @@ def test_a_schedule_has_no_length_where_there_are_too_few_devices() -> None:
     """4 devices of 64: dp would be 1/16, and a share of 4096 sequences 65,536 micro-batches."""
     found = rejections("4", 4096)
     assert list(found) == ["devices-few"]
-    assert found["devices-few"] == ("not checked until this holds: schedule-length",)
+    assert found["devices-few"] == ("not checked until this is fixed: schedule-length",)
 
 
 def test_a_schedule_that_is_too_long_for_its_own_batch_is_rejected() -> None:

@@ -80,7 +80,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             (
                 "batch-small",
                 "a global batch of 8 is less than micro_batch 2 x dp 8 = 16",
-                "every replica needs a micro-batch: take a multiple of 16, or fewer replicas",
+                "write a global batch that is a multiple of 16, or use fewer replicas",
             ),
         ),
         (
@@ -95,8 +95,8 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             {"overlap.multiprocessors": 100},
             (
                 "multiprocessors-taken",
-                "collectives take 100 multiprocessors, and the device has 100",
-                "take fewer than 100; 0 if the device has separate engines for collectives",
+                "collectives take 100 multiprocessors, but the device has 100",
+                "write less than 100; 0 if the device has separate engines for collectives",
             ),
         ),
         (
@@ -126,7 +126,7 @@ def test_a_mistake_is_reported_once_with_its_arithmetic_and_a_way_out(
 def test_zero_without_replicas_is_a_warning(bind: Bind) -> None:
     study = bind({"cluster.devices": 2, "layout.tp": 2, "layout.zero": 2})
     (found,) = complaints(study)
-    assert found.message == "zero 2 shards nothing: one rank holds each parameter"
+    assert found.message == "zero 2 has no effect: only one rank holds each parameter"
     assert rules(study).holds is True
 
 
@@ -201,8 +201,8 @@ def test_a_nearest_depth_leaves_every_chunk_a_layer(
 
 def test_experts_that_are_not_there_are_not_split(bind: Bind) -> None:
     found = {c.id: c for c in complaints(bind({"layout.ep": 4}))}["experts-missing"]
-    assert found.message == "ep 4 x etp 1 split experts, and the model `small` has none"
-    assert found.help == "leave ep and etp out, or give the model its `experts`"
+    assert found.message == "ep 4 x etp 1 need experts, but the model `small` has none"
+    assert found.help == "leave ep and etp out, or write `experts` in the model"
 
 
 @pytest.mark.parametrize(

@@ -216,5 +216,5 @@ def test_stages_without_all_of_their_passes_are_no_case() -> None:
     for times in (Times(whole, whole, whole[:-1]), Times([*whole, 1.0], whole, whole)):
         with pytest.raises(ValueError, match="zip"):
             case_of(times, 0.0, 4, 5, 1)
-    with pytest.raises(ValueError, match="4 times for 6 virtual stages"):
+    with pytest.raises(ValueError, match="4 times were given for 6 virtual stages"):
         case_of(Times(whole, whole, whole), 0.0, 3, 5, 2)

@@ -242,8 +242,8 @@ F, B, W, BW = (
 @try_each(
     "lists, complaint",
     [
-        ([[F(0, 0), BW(0, 0)]], "1 devices have a list and there are 2"),
-        ([[F(0, 0), BW(0, 0)], []], "device 1 has nothing to do"),
+        ([[F(0, 0), BW(0, 0)]], "1 devices have a list of passes, but there are 2 devices"),
+        ([[F(0, 0), BW(0, 0)], []], "device 1 has no passes"),
         (
             [[F(0, 0), BW(0, 0)], [F(0, 1)]],
             "BW of micro-batch 0 on stage 1 is missing from the order",
@@ -286,7 +286,7 @@ F, B, W, BW = (
         ),
         (
             [[F(0, 0), Op("X", 0, 0)], [F(0, 1)]],  # type: ignore[arg-type]
-            "`X` is not a kind of op; use F, B, W or BW",
+            "`X` is not a kind of pass; use F, B, W or BW",
         ),
     ],
 )
@@ -324,7 +324,7 @@ def test_a_micro_batch_stays_on_the_device_where_it_began() -> None:
 @pytest.mark.parametrize(
     "pair, complaint",
     [
-        (Pair(F(0, 0), F(1, 0)), "a pair combines one F and one BW, not F and F"),
+        (Pair(F(0, 0), F(1, 0)), "a pair must combine one F and one BW, not F and F"),
         (Pair(F(0, 0), BW(0, 0)), "device 0 lists BW of micro-batch 0 on stage 0 without its F"),
     ],
 )
@@ -343,15 +343,17 @@ def test_a_deadlock_says_who_waits_for_what() -> None:
         order_of(schedule, 2, 2, 1)
     assert str(error.value) == (
         "schedule `bad` at p = 2, m = 2, v = 1: the order deadlocks: "
-        "device 0 is at BW of micro-batch 0 on stage 0 and waits for B of micro-batch 0 on stage 1; "
-        "device 1 is at F of micro-batch 1 on stage 1 and waits for F of micro-batch 1 on stage 0"
+        "device 0 is blocked at BW of micro-batch 0 on stage 0, waiting for B of micro-batch 0 on stage 1; "
+        "device 1 is blocked at F of micro-batch 1 on stage 1, waiting for F of micro-batch 1 on stage 0"
     )
 
 
 def test_chunks_of_one_device_in_the_wrong_order_deadlock() -> None:
     lists = [[F(0, 1), F(0, 0), BW(0, 1), BW(0, 0)]]
     schedule = bad(lists)
-    with pytest.raises(OrderError, match="device 0 is at F of micro-batch 0 on stage 1 and waits"):
+    with pytest.raises(
+        OrderError, match="device 0 is blocked at F of micro-batch 0 on stage 1, waiting"
+    ):
         order_of(schedule, 1, 1, 2)
 
 
@@ -378,13 +380,13 @@ def test_an_order_that_raises_is_named() -> None:
             4,
             8.5,
             1,
-            "`gpipe` does not run with 4 stages, 8.5 micro-batches and chunks = 1: that is not a number of micro-batches",
+            "`gpipe` does not run with 4 stages, 8.5 micro-batches and chunks = 1: the number of micro-batches must be a whole number above zero",
         ),
         (
             4,
             0.0,
             1,
-            "`gpipe` does not run with 4 stages, 0 micro-batches and chunks = 1: that is not a number of micro-batches",
+            "`gpipe` does not run with 4 stages, 0 micro-batches and chunks = 1: the number of micro-batches must be a whole number above zero",
         ),
         (
             4,
@@ -396,7 +398,7 @@ def test_an_order_that_raises_is_named() -> None:
             64,
             1e6,
             1,
-            "`gpipe` does not run with 64 stages, 1e+06 micro-batches and chunks = 1: these are 64,000,000 passes, and above 262,144 none are simulated",
+            "`gpipe` does not run with 64 stages, 1e+06 micro-batches and chunks = 1: 64,000,000 passes exceed the limit of the simulation, 262,144",
         ),
     ],
 )

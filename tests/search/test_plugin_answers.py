@@ -139,7 +139,7 @@ def test_a_failing_plugin_is_a_fault_and_nothing_is_proven() -> None:
         for item in search_page(whole, result, rank_layouts(result))
         if isinstance(item, Line)
     ]
-    assert "A plugin failed, so nothing is proven." in said
+    assert "A plugin failed, so there is no proof." in said
     assert not any(text.startswith("No other layout") for text in said)
     assert run_search({"layout.zero": [0, 1]}, terms=fails_at_zero_2).proven
 

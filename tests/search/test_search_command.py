@@ -141,9 +141,9 @@ def test_the_fewest_devices_that_meet_a_deadline_are_found(run: Run) -> None:
 def test_a_deadline_needs_tokens(run: Run) -> None:
     code, _, err = run(SPEC + "search { deadline = 30 day }\n", *NARROW)
     assert code == 1
-    assert "error[deadline-lacks]: a deadline takes `deadline` and `tokens`" in err
+    assert "write `deadline = 30 day, tokens = 15 T`" in err
     assert "spec.par:7:10" in err
-    assert "none of 48 layouts is legal: `deadline-lacks` rejects every one" in err
+    assert "none of 48 layouts is legal: `deadline-lacks` rejects all of them" in err
     assert "no other value of a single axis helps" not in err
 
 
@@ -340,14 +340,14 @@ def test_a_large_space_can_be_sampled_reproducibly(run: Run) -> None:
 def test_axes_without_a_name_are_no_search_of_all(run: Run, axes: str) -> None:
     code, out, err = run(SPEC, "--axes", axes)
     assert (code, out) == (2, "")
-    assert "names no axis; write `--axes tp,pp`" in err
+    assert "has no names; write `--axes tp,pp`" in err
 
 
 def test_an_empty_space_names_the_rule_and_the_value_that_would_do(run: Run) -> None:
     code, _, err = run(SPEC, "--axes", "tp,zero", "--over", "tp=3,5")
     assert code == 1
     assert "none of 8 layouts is legal" in err
-    assert "`layout.tp` = 1 or 2 or 4 or 8 would do" in err
+    assert "`layout.tp` = 1 or 2 or 4 or 8 is legal" in err
 
 
 @pytest.mark.parametrize("option", [[], ["--over", f"tp={','.join(map(str, range(1, 1002)))}"]])
@@ -373,7 +373,7 @@ def test_an_error_of_every_layout_is_underlined_in_the_spec(run: Run) -> None:
     assert "error[layers-divide]: 32 layers are not divisible by pp 3" in err
     assert "spec.par:7:10" in err
     assert "error[empty-space]" in err
-    assert "`layout.pp` = 1 or 2 or 4 or 8 would do" in err
+    assert "`layout.pp` = 1 or 2 or 4 or 8 is legal" in err
 
 
 def test_an_empty_space_with_sweeps_has_the_usual_error(run: Run) -> None:
@@ -400,26 +400,32 @@ def test_limits_that_no_layout_meets_are_named(run: Run) -> None:
     code, _, err = run(SPEC + "search { least_mfu = 99 % }\n", *NARROW)
     assert code == 1
     assert "MFU >= 99 %" in err
-    assert "= help: loosen that limit\n" in err
+    assert "= help: relax that limit\n" in err
 
 
 def test_with_several_limits_the_help_names_possible_others(run: Run) -> None:
     code, _, err = run(SPEC + "search { longest_step = 1 ms, least_mfu = 99 % }\n", *NARROW)
     assert code == 1
-    assert "layouts that fit has step <= 0.001 s" in err
-    assert "loosen that limit; a layout is counted under the first that it breaks" in err
+    assert "layouts that fit in memory has step <= 0.001 s" in err
+    assert (
+        "relax that limit; each layout is counted once, under the first limit that it exceeds"
+        in err
+    )
     step = search_json(run, SPEC, *NARROW)["best"][0]["step_seconds"]
     text = SPEC + f"search {{ longest_step = {1.1 * step} s, least_mfu = 99 % }}\n"
     code, _, err = run(text, *NARROW)
     assert code == 1
-    assert "layout counts under the first limit that it exceeds: loosen one of them" in err
+    assert (
+        "relax one of them; each layout is counted once, under the first limit that it exceeds"
+        in err
+    )
 
 
 def test_nothing_fits_says_how_much_the_smallest_needs(run: Run) -> None:
     text = SPEC.replace("llama3_8b", "llama31_405b").replace("devices = 64", "devices = 8")
     code, _, err = run(text, "--axes", "tp,zero", "--over", "tp=8")
     assert code == 1
-    assert "the least that one needs is" in err
+    assert "the smallest needs" in err
 
 
 def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
@@ -443,7 +449,11 @@ def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
             False,
             "Not proven; continue with --budget 300 (out of time; another layout may be up to 2.00 % better)",
         ),
-        (None, False, "Not proven; continue with --budget 300 (out of time: 7 of 9 parts done)"),
+        (
+            None,
+            False,
+            "Not proven; continue with --budget 300 (out of time: 7 of 9 groups of layouts done)",
+        ),
     ],
 )
 def test_a_search_says_what_is_proven(gap: float | None, proven: bool, sentence: str) -> None:
@@ -468,7 +478,7 @@ def test_a_search_out_of_time_in_every_part_is_printed(run: Run) -> None:
 def test_processes_are_refused_with_the_reason(run: Run, option: tuple[str, str]) -> None:
     code, out, err = run(SPEC, *NARROW, *option)
     assert (code, out) == (2, "")
-    assert "error: a search runs in one process, as two were slower" in err
+    assert "error: a search runs in one process" in err
 
 
 def test_a_budget_that_is_no_number_is_a_usage_error(run: Run) -> None:
@@ -482,12 +492,12 @@ def test_a_sample_that_finds_nothing_says_what_to_ask_for(run: Run) -> None:
     code, _, err = run(SPEC, *flags)
     assert code == 1
     assert "random layouts before time ran out are legal" in err
-    assert "give it more time with `--budget`" in err
+    assert "increase `--budget`" in err
     text = SPEC + "search { longest_step = 1 ms }\n"
     code, _, err = run(text, *NARROW, "--over", "zero=1", "--sample", "1")
     assert code == 1
     assert "before time ran out" not in err
-    assert "draw more of them" in err
+    assert "increase `--sample`" in err
 
 
 def test_a_sample_that_is_interrupted_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -551,7 +561,7 @@ sys.exit(main(sys.argv[1:]))"""
         ('search { axes = "tp, qp" }', "no axis is called `qp`"),
         (
             "search { objective = cost_per_million_tokens }",
-            "there is no objective `cost_per_million_tokens` here: it needs `price {",
+            "the objective `cost_per_million_tokens` is not available in this study: it needs `price {",
         ),
     ],
 )
@@ -800,7 +810,7 @@ PIPED = ("--axes", "pp,schedule,chunks", "--over", "pp=1,2,4", "--over", "chunks
 
 
 def schedules(run: Run, text: str, *arguments: str) -> tuple[set[str], list[str]]:
-    """Return the schedules of the layouts that are listed, and those that are left out."""
+    """Return the schedules of the number of listed layouts, and those that are left out."""
     data = search_json(run, text, *arguments, "--top", "50")
     listed = {layout["values"]["schedule.kind"] for layout in data["best"]}
     return listed, data["not_searched"].get("schedule.kind", [])

@@ -52,7 +52,7 @@ def objective(cost: Any = lambda s: s, value: Any = lambda c: c, name: Any = "ow
 
 
 ROOMS: dict[str, tuple[Any, str]] = {
-    "a word": ("80", "gave the capacity '80', which no size is"),
+    "a word": ("80", "gave the capacity '80', which is not a size in bytes"),
     "nan": (NAN, "gave the capacity nan"),
     "nothing": (None, "gave the capacity None"),
     "complex": (80j, "gave the capacity 80j"),
@@ -124,10 +124,13 @@ def test_a_search_that_cannot_go_on_names_who_is_to_blame(case: str, wanted: str
 AXES: dict[str, tuple[Any, str]] = {
     "nothing": (
         Axis(attribute="overlap.bucket", values=[None]),
-        "`overlap.bucket` None, no number",
+        "`overlap.bucket` None, neither a number",
     ),
-    "nan": (Axis(attribute="overlap.bucket", values=[1.0, NAN]), "`overlap.bucket` nan, no number"),
-    "lists": (Axis(attribute="layout.tp", values=[[1, 2]]), "`layout.tp` [1, 2], no number"),
+    "nan": (
+        Axis(attribute="overlap.bucket", values=[1.0, NAN]),
+        "`overlap.bucket` nan, neither a number",
+    ),
+    "lists": (Axis(attribute="layout.tp", values=[[1, 2]]), "`layout.tp` [1, 2], neither a number"),
     "a word": (Axis(attribute="layout.zero", values="123"), "values = '123', which are not a list"),
     "a number": (Axis(attribute="layout.zero", values=1), "values = 1, which are"),  # type: ignore[arg-type]
     "no name": (Axis(attribute=7, values=[1]), "an Axis the attribute 7, which is no"),  # type: ignore[arg-type]

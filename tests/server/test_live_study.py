@@ -119,7 +119,7 @@ def test_a_search_offers_the_axes_of_plugins(live: LiveStudy, spec: str) -> None
 @try_each(
     "values, id, paths, help",
     [
-        ({"layout.tp": "3x"}, "unknown-unit", ["layout.tp"], "leave the unit out"),
+        ({"layout.tp": "3x"}, "unknown-unit", ["layout.tp"], "remove the unit"),
         ({"layout.tp": "2 GiB"}, "wrong-dimension", ["layout.tp"], ""),
         ({"layout.tp": "0"}, "out-of-range", ["layout.tp"], ""),
         ({"layout.tp": "tp"}, "circular", ["layout.tp"], ""),
@@ -342,7 +342,7 @@ def test_a_claim_that_fails_is_printed_once_and_below_no_good_verdict(tmp_path: 
     assert answer["report"].count("step_time = 1 ms +- 1 us") == 1
     summary = answer["summary"]
     assert summary["style"] == "bad"
-    assert summary["text"] == "Valid, fits in memory; 0 of 1 expectations hold."
+    assert summary["text"] == "Valid, fits in memory; 0 of 1 expectations met."
     assert [text.rpartition(" ")[0].rpartition(" ")[0] for text in summary["figures"]] == [
         "step time",
         "memory",

@@ -88,7 +88,7 @@ def test_every_file_is_named_for_the_plugin(
 @pytest.mark.parametrize(
     "name, why",
     [
-        ("Disk Cache", "not a name of a plugin; it has small letters, digits and hyphens, such as `disk-cache`"),
+        ("Disk Cache", "not a name of a plugin; use lower-case letters, digits and hyphens, such as `disk-cache`"),
         ("../evil", "such as `evil`"),
         ("9", "is not a name of a plugin"),
         ("a" * 50, "is not a name of a plugin"),
@@ -115,7 +115,7 @@ def test_a_folder_in_use_is_left_as_it_is(
     folder.mkdir()
     (folder / "mine.txt").write_text("mine", encoding="utf-8")
     assert main(["new-plugin", "disk-cache", "--into", str(tmp_path)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == ["mine.txt"]
 
 

@@ -254,7 +254,7 @@ def test_the_stages_of_experts_are_those_of_the_dense_part(order: str, fine: boo
             "the order `tp-pp-cp-dp` gives each pipeline stage two sets of ranks: the next stage "
             "is 2 ranks away for dense layers, and 1 for experts"
         )
-        assert said.help == "place `pp` last: both distances are then equal"
+        assert said.help == "place `pp` last, so that both distances are equal"
 
 
 def test_stages_are_compared_where_there_are_several_and_experts() -> None:

@@ -232,7 +232,7 @@ def failures(*levels: dict[str, Any]) -> dict[str, Check]:
         (
             ({**PORT, "kind": "torus"},),
             "torus-dimensions",
-            "level `l0` is a torus, and its dimensions are left out",
+            "level `l0` is a torus, but its dimensions are left out",
             "write the number of units along each dimension, such as `dimensions = [16, 16]`",
         ),
         (
@@ -244,13 +244,13 @@ def failures(*levels: dict[str, Any]) -> dict[str, Check]:
         (
             ({**NODE, "kind": "rail"}, PORT),
             "rail-first",
-            "level `l0` is a rail, and there is no node level inside it",
+            "level `l0` is a rail, but there is no node level inside it",
             "a rail connects the devices with the same index in their nodes: write a level `node` before it",
         ),
         (
             (NODE, {**PORT, "kind": "fat_tree", "radix": 6.0}),
             "fat-tree-full",
-            "level `l1` connects 64 ports, and three levels of switches of radix 6 connect at most 54",
+            "level `l1` has 64 ports, but three levels of switches of radix 6 connect at most 54",
             "write `radix = 8`",
         ),
         (

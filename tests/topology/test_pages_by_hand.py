@@ -323,8 +323,7 @@ def test_implausible_links_have_a_hint_with_the_intended_unit() -> None:
         ),
         "implausible-latency": (
             (
-                "a message on level `wide` takes 20 s to start, and light goes half round the "
-                "earth in 0.1 s"
+                "a message on level `wide` takes 20 s to start; in 0.1 s light goes half round the earth"
             ),
             "for 20 microseconds write `20 us`",
         ),

@@ -122,10 +122,10 @@ def test_a_sweep_keeps_the_layouts_that_need_no_more_than_the_order_names() -> N
 
 def test_a_fabric_joins_all_devices() -> None:
     found = diagnostic_of(study(NODE, {**NETWORK, "size": 4.0}), "fabric-small")
-    assert found.message == "the levels of the fabric connect 32 devices, and the cluster has 64"
+    assert found.message == "the levels of the fabric connect 32 devices, but the cluster has 64"
     assert found.notes == ("size of level `network`: 4, in units of 8 devices",)
     assert found.help == (
-        "write a size of 8 for level `network`, or leave its size out: it then connects all"
+        "write a size of 8 for level `network`, or remove its size, so that it connects all devices"
     )
 
 

@@ -71,7 +71,7 @@ def test_a_pipeline_alone_has_no_ranks(tmp_path: Path, capsys: pytest.CaptureFix
         (["--format", "chakra"], "`--format chakra` writes files: add --out FOLDER"),
         (["--ranks", "0"], "`--ranks` has no effect on `--format table`"),
         (["--format", "chakra", "--out", "x", "--ranks", "a"], "is not a list of numbers"),
-        (["--format", "chakra", "--out", "{file}"], "is a file, and the format writes a folder"),
+        (["--format", "chakra", "--out", "{file}"], "is a file, but the format writes a folder"),
         (["--format", "chakra", "--out", "{folder}"], "is a folder that is not empty"),
         (["--format", "perfetto", "--out", "{folder}"], "Is a directory"),
     ],

@@ -127,7 +127,7 @@ def test_a_trace_that_no_viewer_opens_is_refused(
     (problem,) = caught.value.diagnostics
     found = two_by_two.slice_count()
     assert f"has {found:,} slices, in 8 passes of 2 devices and 2 micro-batches" in problem.message
-    assert "a trace has 10 at most" in str(problem.help)
+    assert "the limit of a trace is 10" in str(problem.help)
 
 
 @pytest.mark.slow

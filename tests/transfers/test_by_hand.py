@@ -476,7 +476,7 @@ def test_algorithms_are_listed_with_what_each_moves_and_why_another_cannot_run()
     assert rows["lower_bound"] == ("-", "-", "-", (9, "s"), "lower bound")
     assert section.columns == ("algorithm", "rounds", "bytes", "start-up", "time", "")
     reason = "all ranks on one node, whose level has `in_network = on`"
-    assert f"`nvls` cannot run here: it needs {reason}" in section.notes
+    assert f"`nvls` is not available here: it needs {reason}" in section.notes
 
 
 def test_a_table_of_operations_lists_what_can_run_and_says_nothing_of_the_rest() -> None:
@@ -521,7 +521,7 @@ def test_a_long_ring_shows_its_first_ranks_and_steps(
     section = table(body)
     assert len(section.rows) == rows
     assert {len(row) for row in section.rows} == {1 + columns}
-    said = f"the first 16 of {ranks} ranks; the others do the same, one chunk further"
+    said = f"the first 16 of {ranks} ranks; each further rank sends the next chunk"
     assert (said in section.notes) is further
     if operation == "all_gather":  # a rank starts with its own chunk
         assert section.rows[0][:3] == ("AG 1", "0 to 1", "1 to 2")
@@ -540,30 +540,30 @@ def test_the_remedy_of_a_short_message_is_fusion() -> None:
     """25 B: 7.5 s of bytes, 12 s of start-up, equal at 40 B; two at once take 27 s."""
     section = table(f"{RING}, size = 25 B, advice = on")
     assert section.notes == [
-        "latency-bound: the bytes take 7.5e+06 us and start-up 1.2e+07 us; they are equal at 40 B"
+        "latency-bound: the transfer takes 7.5e+06 us and start-up 1.2e+07 us; they are equal at 40 B"
     ]
     assert section.rows == [
         ("fuse 2 such messages into one: each", (13.5, "s"), (6, "s")),
         ("use `recursive_doubling`", (14, "s"), (5.5, "s")),
-        ("no algorithm takes less than", (7.5, "s"), (12, "s")),
+        ("lower bound for any algorithm:", (7.5, "s"), (12, "s")),
     ]
 
 
 def test_the_remedy_of_a_long_message_is_a_narrower_type_or_overlap() -> None:
     section = table(f"{RING}, size = 80 B, advice = on")
     assert section.notes == [
-        "bandwidth-bound: the bytes take 2.4e+07 us and start-up 1.2e+07 us; they are equal at 40 B"
+        "bandwidth-bound: the transfer takes 2.4e+07 us and start-up 1.2e+07 us; they are equal at 40 B"
     ]
     assert section.rows == [
-        ("send half the bytes (a narrower type)", (24, "s"), (12, "s")),
-        ("hide it under compute of its length", (0, "s"), (36, "s")),
+        ("send half the bytes (a type of fewer bits)", (24, "s"), (12, "s")),
+        ("overlap it with compute of the same length", (0, "s"), (36, "s")),
         ("use `halving_doubling`", (32, "s"), (4, "s")),
-        ("no algorithm takes less than", (24, "s"), (12, "s")),
+        ("lower bound for any algorithm:", (24, "s"), (12, "s")),
     ]
     level = table(f"{RING}, size = 40 B, advice = on")
     assert level.notes[0].startswith("bandwidth-bound")
     best = table(f"{RING.replace('= ring', '= auto')}, size = 80 B, advice = on")
-    assert [row[0][:4] for row in best.rows] == ["send", "hide", "no a"]
+    assert [row[0][:4] for row in best.rows] == ["send", "over", "lowe"]
 
 
 def test_only_what_is_summed_or_dealt_out_may_be_hidden() -> None:
@@ -571,7 +571,7 @@ def test_only_what_is_summed_or_dealt_out_may_be_hidden() -> None:
         body = f"operation = {operation}, ranks = 4, size = 4 kB total, advice = on, {OWN}"
         return [row[0] for row in table(body).rows]
 
-    hidden = "hide it under compute of its length"
+    hidden = "overlap it with compute of the same length"
     assert hidden in changes("all_gather")
     assert hidden not in changes("broadcast")
 
@@ -579,7 +579,7 @@ def test_only_what_is_summed_or_dealt_out_may_be_hidden() -> None:
 def test_an_empty_message_is_bound_by_nothing() -> None:
     section = table(f"{RING}, size = 0 B, advice = on")
     assert section.notes == []
-    assert section.rows[-1] == ("no algorithm takes less than", (4, "s"), (8, "s"))
+    assert section.rows[-1] == ("lower bound for any algorithm:", (4, "s"), (8, "s"))
 
 
 @try_each(

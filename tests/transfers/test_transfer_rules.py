@@ -22,8 +22,8 @@ def problems(body: str, before: str = "") -> list[Any]:
         (
             "total-or-shard",
             f"operation = all_gather, size = 1 MB, ranks = 8, {OWN}",
-            "the size of `all_gather` must say `total` or `shard`",
-            "write `total` after it",
+            "the size of `all_gather` needs the qualifier `total` or `shard`",
+            "write `total` after the size",
         ),
         (
             "shard-of-whole",
@@ -34,13 +34,13 @@ def problems(body: str, before: str = "") -> list[Any]:
         (
             "transfer-links",
             "operation = all_reduce, size = 1 MB, ranks = 8",
-            "needs one source of its bandwidth, and has none",
+            "needs exactly one source of its bandwidth, but has none",
             "write one of: `bandwidth`",
         ),
         (
             "transfer-links",
             f"operation = all_reduce, size = 1 MB, group = tp, {OWN}",
-            "and has a `bandwidth` and a `group`",
+            "but has a `bandwidth` and a `group`",
             "write one of: `bandwidth`",
         ),
         (
@@ -49,13 +49,13 @@ def problems(body: str, before: str = "") -> list[Any]:
                 "operation = all_reduce, size = 1 MB, ranks = 16, kind = torus, "
                 f"dimensions = [4, 5], {OWN}"
             ),
-            "a torus of 4 x 5 = 20 places does not fit 16 ranks",
+            "a torus of 4 x 5 has 20 nodes, but there are 16 ranks",
             "whose product is the number of ranks",
         ),
         (
             "transfer-ranks",
             f"operation = all_reduce, size = 1 MB, {OWN}",
-            "`x` needs its number of ranks",
+            "`x` needs a number of ranks",
             "write `ranks`",
         ),
         (
@@ -65,7 +65,7 @@ def problems(body: str, before: str = "") -> list[Any]:
                 f"network_bandwidth = 50 GB/s per_direction, {OWN}"
             ),
             "60 ranks are not 8 nodes x 8 = 64",
-            "leave one of them out",
+            "remove one of them",
         ),
         (
             "transfer-nodes",
@@ -85,7 +85,7 @@ def problems(body: str, before: str = "") -> list[Any]:
         (
             "transfer-level",
             'operation = all_reduce, size = 1 MB, ranks = 8, level = "rack"',
-            "no single level of the fabric is called `rack`",
+            "the fabric has no level, or several levels, called `rack`",
             "levels are in a `fabric` block",
         ),
         (
@@ -130,7 +130,7 @@ def problems(body: str, before: str = "") -> list[Any]:
                 f"operation = all_reduce, size = 1 MB, ranks = 32, kind = torus, "
                 f"dimensions = [4, 4], {OWN}"
             ),
-            "= 16 places does not fit 32 ranks",
+            "has 16 nodes, but there are 32 ranks",
             "whose product is the number of ranks",
         ),
     ],

@@ -301,7 +301,7 @@ def test_algorithms_are_compared_fastest_first() -> None:
     marked = [row[0] for row in section.rows if row[5] == "fastest"]
     assert marked == ["halving_doubling"]
     assert {"ring", "tree", "naive", "lower_bound"} <= {row[0] for row in section.rows}
-    assert any("`nvls` cannot run here" in note for note in section.notes)
+    assert any("`nvls` is not available here" in note for note in section.notes)
 
 
 def test_every_operation_has_its_row_in_the_table_of_operations() -> None:
@@ -376,4 +376,4 @@ def test_tables_outlive_a_sweep_of_something_else(
     assert "steady: all_reduce by algorithm" in printed
     assert "steady: limits and remedies" in printed
     assert "moving: all_reduce by algorithm" not in printed
-    assert "`moving` is swept, and its tables are of one point" in " ".join(printed.split())
+    assert "`moving` is swept; its tables need one point" in " ".join(printed.split())

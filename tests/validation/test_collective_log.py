@@ -101,8 +101,8 @@ def test_the_name_of_the_device_picks_the_fabric_of_its_servers(
         (USES, log(named=False, ranks=2), "does not name its collective"),
         (USES, log(ranks=0), "add `--set cluster.devices=N`"),
         ((*USES, "--set", "cluster.devices=[8, 16]"), log(), "`cluster.devices` is swept"),
-        ((*USES, "--select", "id=a"), log(), "`--select` is of runs"),
-        ((*USES, "--format", "html"), log(), "`--format html` is of runs"),
+        ((*USES, "--select", "id=a"), log(), "`--select` applies to runs"),
+        ((*USES, "--format", "html"), log(), "`--format html` applies to runs"),
         (("--use", "catalog.fabrics.hgx_h10", *USES), log(), "did you mean"),
     ],
 )

@@ -168,7 +168,7 @@ def test_rows_of_which_none_is_good(small: Raw, file: Write, validate: Validate)
     for format_ in ("table", "json", "md", "csv", "html"):
         found = validate(file([small("a", 0.0)]), "--format", format_)
         assert found.exit_code == 1
-        assert "is 0, and must be above 0" in found.stderr
+        assert "is 0, but it must be above 0" in found.stderr
         assert "Traceback" not in found.stderr
 
 
@@ -251,7 +251,7 @@ def test_rows_are_selected(runs: Path, validate: Validate) -> None:
         ("source_key", "`source_key` is not a condition"),
         ("sourcekey=one", "did you mean `source_key`?"),
         ("hardware.gpus>many", "the value in `hardware.gpus>many` is not a number"),
-        ("source_key=three", "no row of 3 is left"),
+        ("source_key=three", "none of 3 rows matches"),
     ],
 )
 def test_a_condition_that_selects_nothing(
@@ -356,7 +356,7 @@ def test_values_from_outside_hold_for_every_study(
 def test_the_rows_that_ship_are_read_without_a_path(validate: Validate) -> None:
     found = validate("--select", "id=titan-none")
     assert found.exit_code == 2
-    assert "no row of 709 is left" in found.stderr
+    assert "none of 709 rows matches" in found.stderr
 
 
 @pytest.mark.slow

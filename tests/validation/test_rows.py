@@ -25,7 +25,7 @@ def reading(path: Path) -> Rows:
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"model__layers": "24"}, "malformed", "`model.layers` is `24`, not a whole number"),
     ({"model__layers": 2.5}, "malformed", "`model.layers` is 2.5, not a whole number"),
-    ({"model__layers": 0}, "malformed", "`model.layers` is 0, and 1 is the least"),
+    ({"model__layers": 0}, "malformed", "`model.layers` is 0, but it must be at least 1"),
     ({"model__tied": 1}, "malformed", "`model.tied` is 1, not true or false"),
     ({"hardware__gpus": True}, "malformed", "`hardware.gpus` is True, not a whole number"),
     ({"extra": [1]}, "malformed", "`extra` is [1], not an object"),
@@ -35,7 +35,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"model": []}, "malformed", "`model` is [], not an object"),
     ({"measured__step_time_s": ...}, "malformed", "`measured.step_time_s` is missing"),
     ({"batch__global": ...}, "malformed", "`batch.global` is missing"),
-    ({"measured__step_time_s": 0}, "malformed", "is 0, and must be above 0"),
+    ({"measured__step_time_s": 0}, "malformed", "is 0, but it must be above 0"),
     ({"measured__step_time_s": None}, "malformed", "`measured.step_time_s` is null, not a number"),
     ({"measured__step_time_s": 10**400}, "malformed", "not a number"),
     # They overflowed, and took the rest of the file with them.
@@ -46,13 +46,13 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"measured__memory_gb": 1e300}, "malformed", "which is implausible"),
     ({"measured__memory_gb": 1e-308}, "malformed", "which is implausible"),
     ({"precision_class": "bf61"}, "malformed", "did you mean `bf16`?"),
-    ({"parallel__dp": 2}, "contradictory", "tp 8 x pp 2 x cp 1 x dp 2 = 32 ranks, and there are 16"),
+    ({"parallel__dp": 2}, "contradictory", "tp 8 x pp 2 x cp 1 x dp 2 = 32 ranks, but there are 16"),
     ({"parallel__ep": 3}, "contradictory", "ep 3 does not divide the 8 ranks of a stage"),
-    ({"parallel__ep": 2}, "contradictory", "ep 2 splits experts, and the model has none"),
-    ({"batch__grad_accum": 4}, "contradictory", "2 x 4 x dp 1 = 8 sequences, and the global batch is 16"),
-    ({"batch__micro": 3}, "contradictory", "16 sequences do not divide over micro-batches of 3"),
-    ({"model__heads": 31}, "contradictory", "31 heads do not divide over 32 key-value heads"),
-    ({"model__experts": 8}, "contradictory", "`model.topk` is missing, and the model has experts"),
+    ({"parallel__ep": 2}, "contradictory", "ep 2 needs experts, but the model has none"),
+    ({"batch__grad_accum": 4}, "contradictory", "2 x 4 x dp 1 = 8 sequences, but the global batch is 16"),
+    ({"batch__micro": 3}, "contradictory", "16 sequences are not divisible by micro-batches of 3"),
+    ({"model__heads": 31}, "contradictory", "31 heads are not divisible by 32 key-value heads"),
+    ({"model__experts": 8}, "contradictory", "`model.topk` is missing, but the model has experts"),
     ({"parallel__vp": 20}, "contradictory", "24 layers are too few for 2 stages of 20 chunks"),
     ({"measured__mfu": 1.2}, "absurd", "`measured.mfu` is 1.2: no device exceeds its peak"),
     ({"measured__tflops_per_gpu": 400}, "absurd", "400 TFLOP/s are beyond the peak of 312"),
@@ -92,7 +92,7 @@ def test_the_second_row_of_an_id_is_left_out(raw: Raw, file: Write) -> None:
     assert [placed.line for placed in rows.placed] == [1, 2]
     (flaw,) = rows.flaws
     assert flaw.line == 3
-    assert flaw.reason == "the id `megatron-1` is that of runs.jsonl:1 too"
+    assert flaw.reason == "the id `megatron-1` is also the id of runs.jsonl:1"
 
 
 def test_unknown_fields_are_counted_and_the_row_is_kept(raw: Raw, file: Write) -> None:

@@ -180,15 +180,15 @@ def test_the_first_flaws_are_listed_and_the_others_counted(
     assert found.exit_code == 1
     lines = found.stderr.splitlines()
     assert sum("error[unreadable-row]" in line for line in lines) == 50
-    more = [line for line in lines if "more rows are like that" in line]
-    assert more == ([f"error: {count - 50} more rows are like that"] if count > 50 else [])
+    more = [line for line in lines if "more rows have the same error" in line]
+    assert more == ([f"error: {count - 50} more rows have the same error"] if count > 50 else [])
     assert "error[no-row-scored]" in found.stderr
 
 
 def test_a_file_without_a_row_is_no_selection(file: Write, validate: Validate) -> None:
     assert "has no row" in validate(file([""]), "--select", "id=a").stderr
     found = validate(file(["{"]), "--select", "id=a")
-    assert (found.exit_code, "no row of 0 is left" in found.stderr) == (2, True)
+    assert (found.exit_code, "none of 0 rows matches" in found.stderr) == (2, True)
 
 
 @pytest.mark.slow

@@ -274,7 +274,7 @@ def test_buckets_of_gradients_in_16_bits(
 
 def test_assumptions_are_comments_and_a_list(row: Make) -> None:
     written = write(row(**EXPERTS))
-    assert "a network as that of nvl72: the row does not say" in written.assumptions
+    assert "the network of nvl72 is assumed: the row does not state it" in written.assumptions
     for assumption in written.assumptions:
         assert f"# Assumed: {assumption}.\n" in written.text
     assert written.text.startswith("# megatron-1\n")
@@ -432,7 +432,7 @@ def test_attention_that_the_language_lacks_cannot_be_modelled(row: Make) -> None
 def test_precision_is_read_from_the_words_where_the_class_is_missing(row: Make) -> None:
     text = write(row(precision="bfloat16 mixed", precision_class=None)).text
     assert "precision       = bf16\n" in text
-    with pytest.raises(UnmodelledError, match="names no precision"):
+    with pytest.raises(UnmodelledError, match="no precision"):
         write(row(precision=None, precision_class=None))
 
 

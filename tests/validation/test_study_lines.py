@@ -307,7 +307,7 @@ def test_a_schedule_by_the_name_that_papers_give_it(
 
 
 def test_a_schedule_that_is_not_known_is_not_taken_for_1f1b(row: Make) -> None:
-    with pytest.raises(UnmodelledError, match="the schedule `wavefront` is not known"):
+    with pytest.raises(UnmodelledError, match="the schedule `wavefront` is unknown"):
         write(row(schedule="wavefront", **stage_values(4, 1, 8)))
 
 
@@ -425,7 +425,7 @@ def test_a_network_is_assumed_between_nodes_alone(
     gpus: int, nodes: int | None, assumed: bool, row: Make
 ) -> None:
     written = write(row(**NONE, hardware__gpus=gpus, hardware__gpus_per_node=nodes))
-    text = "a network as that of dgx_a100: the row does not say"
+    text = "the network of dgx_a100 is assumed: the row does not state it"
     assert (text in written.assumptions) is assumed
 
 
@@ -457,7 +457,7 @@ def test_what_was_assumed_by_its_words(row: Make) -> None:
     assert "activations of 6 layers are kept on the host" in written.assumptions
     assert write(row(extra={"assumed": "one"})).assumptions[0] == "one"
     filled = write(row(**stage_values(5, 1, 22))).assumptions
-    assert "22 layers that do not divide fill stages from the first" in filled
+    assert "22 layers are not divisible: the first stages are full" in filled
     assert "# Assumed: one." in write(row(extra={"assumed": "one"})).text
 
 
@@ -504,7 +504,7 @@ DEEPSPEED = {"source": "DeepSpeed", "year": 2026}
             "mxfp4",
             "mxfp4",
             {},
-            Recipe("nvfp4", assumed="mxfp4 as nvfp4: the catalogue has no recipe of its own"),
+            Recipe("nvfp4", assumed="mxfp4 is modeled as nvfp4: the catalogue has no mxfp4 recipe"),
         ),
         ("nvfp4", "nvfp4", {}, Recipe("nvfp4")),
         ("nvfp4", "nvfp4, fp8 attention", {}, Recipe("nvfp4", attention=True)),

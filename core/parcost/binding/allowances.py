@@ -2,10 +2,10 @@
 
     tp = 16  # parcost: allow tp-wider-than-fast-domain, measured on this cluster in 2026-05
 
-An allowance is a comment. After an attribute or a block it applies to all that starts or ends on
-its line. On a line of its own it applies to the attribute or block below. For a block it covers
-everything inside. In a file of another tool it applies to its line; alone on its line, it applies
-to the line below.
+An allowance is a comment. After an attribute or a block, it applies to everything that starts or
+ends on its line. On a separate line, it applies to the attribute or block below. For a block, it
+applies to everything inside. In a file of another tool it applies to its line. A line with only the
+comment applies to the next line.
 
 Only warnings may be switched off. A missing reason, an unknown id and the id of an error are
 errors; an allowance without effect is a warning, ``unused-allowance``.
@@ -43,7 +43,9 @@ class Allowance:
     end: int
 
     def covers(self, diagnostic: Diagnostic) -> bool:
-        """Return whether a diagnostic has this rule, and its place is in the range or unknown."""
+        """Return whether a diagnostic is of this rule, with a place in the range or an unknown
+        place.
+        """
         if diagnostic.id != self.id:
             return False
         if not diagnostic.labels:
@@ -55,7 +57,7 @@ class Allowance:
 
 @record(eq=False)
 class Suppression:
-    """A warning that is switched off, and the comment that does so."""
+    """A suppressed warning, with the comment that switches it off."""
 
     diagnostic: Diagnostic
     allowance: Allowance
@@ -69,7 +71,7 @@ class Suppression:
 def suppress(
     found: Iterable[Diagnostic], allowances: Sequence[Allowance]
 ) -> tuple[list[Diagnostic], list[Suppression]]:
-    """Return the diagnostics that remain, and those that *allowances* switch off."""
+    """Return the remaining diagnostics, and those that *allowances* switch off."""
     by_id: dict[str, list[Allowance]] = {}
     for one in allowances:
         by_id.setdefault(one.id, []).append(one)
@@ -133,7 +135,7 @@ def _problem(
         return problem("unknown-rule", f"there is no rule `{one_line(id)}`", comment, help=help)
     if table.get("severity") != "warning":  # an error leaves no numbers
         title, fix = (" ".join(str(table.get(key, "")).split()) for key in ("title", "fix"))
-        message = f"`{id}` is an error, which cannot be switched off: {title}"
+        message = f"`{id}` is an error, and only warnings can be switched off: {title}"
         return problem("not-allowable", message, comment, help=fix)
     if not shape["reason"]:
         message = f"`{id}` is switched off without a reason"

@@ -1,7 +1,7 @@
 """From definitions to a study: evaluates expressions, checks units and ranges.
 
-Values are computed on demand, once. One run reports every error of a study, without errors that
-follow from others.
+Values are computed on demand, once. One run reports all errors of a study, except consequential
+errors.
 
 Sweeps. A list in place of a single value is an axis. A first, probing pass takes the first item of
 each list. It finds the axes, and those that affect a structural value (a word, a reference, a
@@ -52,8 +52,8 @@ class Binder(Binding):
     def bind(self) -> dict[type, tuple[Any, ...]]:
         """Return the study's blocks as objects, by class.
 
-        Errors are in ``diagnostics``; objects are missing then. Requirements of a block that is
-        not in the spec are in ``lacking``. They are errors only if a plugin reads the block.
+        Errors are added to ``diagnostics``; their objects are missing. Requirements of a block that
+        is not in the spec are in ``lacking``. They are errors only if a plugin reads the block.
         """
         preludes = list(self.loader.preludes())
         for module in (*preludes, *self.module.closure()):
@@ -95,7 +95,11 @@ class Binder(Binding):
                 add_let(item, self.study_lets, self.diagnostics)
             elif isinstance(item, (s.Statement, s.Claim)):
                 self.diagnostics.append(
-                    problem("misplaced-statement", "this is not allowed in a study", item.span)
+                    problem(
+                        "misplaced-statement",
+                        "this block or attribute is not allowed inside a study",
+                        item.span,
+                    )
                 )
 
     def _is_set(self, definition: Definition) -> bool:
@@ -115,7 +119,7 @@ class Binder(Binding):
             self._given[id(definition), name] = node
 
     def _add_block(self, kind: str) -> None:
-        """Add a block of a kind that the study lacks, unless such blocks need a label."""
+        """Add a block of a missing kind, unless such blocks need a label."""
         type_ = self.types.get(kind)
         if type_ is None or type_.inside or type_.label == "required":
             return
@@ -266,7 +270,8 @@ class Binder(Binding):
     def _share_key(
         self, definition: Definition, within: tuple[int, ...] = ()
     ) -> tuple[Any, ...] | None:
-        """Return the key under which studies share the object of *definition*; None if they cannot.
+        """Return the cache key of the object of *definition*, with which studies share it; None if
+        they cannot.
 
         The key has the type, the label and the layers of the block and of all blocks in its
         references. All must come from catalogues, whose modules live as long as the loader.
@@ -298,7 +303,9 @@ class Binder(Binding):
                 )
 
     def _is_closed(self, definition: Definition) -> bool:
-        """Return whether the object of *definition* depends on no value outside the definition."""
+        """Return whether the object of *definition* is independent of values outside the
+        definition.
+        """
         type_ = definition.type
         for name, field in type_.fields.items():
             if name in definition.attributes:
@@ -316,7 +323,9 @@ class Binder(Binding):
         return all(self._is_closed(child) for child in definition.children.values())
 
     def _inside(self, definition: Definition) -> Iterator[Any]:
-        """Yield the objects of the inner blocks of *definition* and of the blocks it refers to."""
+        """Yield the objects of the inner blocks of *definition*, and of the blocks to which it
+        refers.
+        """
         for child in (*definition.children.values(), *self._references(definition)):
             if child is not None:
                 yield self.object(child)
@@ -327,7 +336,7 @@ class Binder(Binding):
         docs = [f"`{n}`: {definition.type.fields[n].doc}" for n in names]
         for group, text in definition.type.any_of.items():
             if not any(self.is_given(definition, name) for name in group):
-                docs.append(f"it also needs {text}")
+                docs.append(f"also required: {text}")
         header = definition.header
         message = f"`{definition.path_name}` lacks {listed}"
         if header is None:

@@ -117,7 +117,7 @@ def _wrong_kind(
 
 
 def _unit_hint(expressions: Expressions, node: s.Attribute, field: Field) -> str | None:
-    """Return a help line with the name that a quoted or misspelled value may stand for, or None."""
+    """Return a help line with the probable name for a quoted or misspelled value, or None."""
     text = node.span.text.partition("=")[2].strip(' "')
     known: Sequence[str] = ()
     if field.kind == "word":
@@ -203,9 +203,9 @@ def _quantity(
 
 
 def _remainder(expressions: Expressions, node: s.Attribute, scope: Scope) -> Diagnostic | None:
-    """Return the error if a default divides an attribute by another that does not divide it.
+    """Return the error if a default divides an attribute by another with a remainder.
 
-    It points at the divisor as it was written, and names the nearest valid ones.
+    It points at the divisor in the file, and names the nearest valid divisors.
     """
     quotient, block = node.value, scope.definition
     if not isinstance(quotient, s.Chain) or quotient.operators != ("/",) or block is None:
@@ -263,7 +263,7 @@ def _convert(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity:
     if wanted == BYTES and value.dimension == BITS:
         raise error_at(
             "bit-for-byte",
-            f"`{name}` is measured in bytes, and this is in bits",
+            f"`{name}` takes bytes, but the value is in bits",
             span,
             f"this is {shown(value.number / 8.0, 'B')}",
             help=f"write `{span.text.replace('bit', 'B').replace('b', 'B')}` "
@@ -309,10 +309,10 @@ def _apply_qualifier(
     if not said:
         if field.must_qualify and value.literal and not isinstance(node.value, SetValue):
             choices = " or ".join(f"`{q}`" for q in field.qualifiers)
-            message = f"`{name}` must say {choices}"
+            message = f"`{name}` needs a qualifier: {choices}"
             help = _qualifier_help(node.value.span.text, field.qualifiers)
             raise error_at(
-                "ambiguous-quantity", message, node.value.span, "which one is this?", help=help
+                "ambiguous-quantity", message, node.value.span, "the value is ambiguous", help=help
             )
         return value, ""
     word = said[0]
@@ -322,7 +322,7 @@ def _apply_qualifier(
         by = expressions.binder.attribute(scope.definition, factor).value
         if not isinstance(by, v.Quantity):
             message = f"`{name} = {word}` needs `{factor}`"
-            help = f"write `{factor} = ...` beside it"
+            help = f"write `{factor} = ...` in the same block"
             raise error_at("not-given", message, node.span, help=help)
         return evolve(value, number=value.number / by.number, axes=value.axes | by.axes), word
     return (value if factor == 1.0 else evolve(value, number=value.number * factor)), word
@@ -332,7 +332,7 @@ def _qualifier_help(text: str, words: Iterable[str]) -> str:
     """Return the help line for a missing qualifier, or for one of *words* written inside the value.
 
     >>> _qualifier_help("64 sequences * 4", ["sequences", "tokens"])
-    'write the word after the whole value: `(64 * 4) sequences`'
+    'write the qualifier after the whole value: `(64 * 4) sequences`'
     >>> _qualifier_help("2 * 4", ["sequences", "tokens"])
     'write `(2 * 4) sequences` or `(2 * 4) tokens`'
     """
@@ -341,7 +341,7 @@ def _qualifier_help(text: str, words: Iterable[str]) -> str:
         text = re.sub(rf"\s*\b{re.escape(word)}\b", "", text)
     text = f"({text})" if re.search(r"[-+*?]|/ ", text) else text
     ways = " or ".join(f"`{text} {word}`" for word in inside or words)
-    return f"write the word after the whole value: {ways}" if inside else f"write {ways}"
+    return f"write the qualifier after the whole value: {ways}" if inside else f"write {ways}"
 
 
 _LARGEST_DIVISOR = 1e6  # next to which others are looked for
@@ -400,7 +400,7 @@ def _check_magnitude(name: str, number: Any, node: s.Attribute, field: Field) ->
     unit = "" if field.dimension == ONE else f" {field.dimension}"
     raise error_at(
         "out-of-range",
-        f"`{name}` is too {'large' if large else 'small'} to compute with",
+        f"`{name}` is too {'large' if large else 'small'} for a float",
         node.value.span,
         f"this is {size:g}{unit}",
         help=f"the nearest legal value is {v.LARGEST if large else v.SMALLEST:g}{unit}",
@@ -415,8 +415,8 @@ def _elements(number: Any) -> Sequence[float]:
 
 def _unknown_qualifier(name: str, qualifier: s.Name, field: Field) -> Diagnostic:
     if not field.qualifiers:
-        message = f"`{name}` takes no word after its value"
-        help = "remove it; several attributes on one line need commas between them"
+        message = f"`{name}` takes no qualifier after its value"
+        help = "remove the word; separate attributes on one line with commas"
         return problem("unknown-qualifier", message, qualifier.span, help=help)
     return problem(
         "unknown-qualifier",
@@ -457,7 +457,7 @@ _SINGLE = {name: known_units()[name] for name in ("USD", "g", "J", "FLOP", "B", 
 
 
 def _under(over: Any, wanted: Any) -> list[str]:
-    """Return the units that turn a quantity of dimension *over* into *wanted* by division."""
+    """Return the units by which a quantity of dimension *over* must be divided to get *wanted*."""
     return [name for name, (_, d) in _SINGLE.items() if d != ONE and over / d == wanted]
 
 

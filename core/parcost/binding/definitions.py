@@ -1,8 +1,8 @@
 """The blocks of a study, after imports, extensions and overrides.
 
-A definition is a stack of layers, lowest first: its base, the prelude, imports, the file, the
-study. The topmost layer gives the value of an attribute. The value is evaluated in the scope of its
-file, and can read the other attributes of the whole stack. The order of blocks in a file, or of
+A definition is a stack of layers, from the lowest: its base, the prelude, imports, the file, the
+study. The topmost layer with an attribute sets its value. The value is evaluated in the scope of
+its file, and can read the other attributes of the whole stack. The order of blocks in a file, or of
 files, has no effect.
 """
 
@@ -31,8 +31,8 @@ _OF_A_FILE = ("study", "expect")  # blocks that no plugin declares
 class Definition:
     """A block of a study, with its layers merged; *is_default* if no file of the study has it.
 
-    A definition of a catalogue block is *kept*: these are the ids of the block and of its inner
-    blocks. Studies share it, so no layer is added to it.
+    *kept* has the ids of a catalogue block and of its inner blocks. Studies share such a
+    definition, so no layer is added to it.
     """
 
     type: BlockType
@@ -86,7 +86,7 @@ class Definitions:
             self._add_all([b for b in inner if b.kind.text != "expect"], module)
 
     def copy(self) -> Definitions:
-        """Return definitions to which others can be added; those that are there are shared."""
+        """Return a copy to which definitions can be added; existing definitions are shared."""
         return evolve(
             self,
             diagnostics=[*self.diagnostics],
@@ -168,7 +168,7 @@ class Definitions:
             )
             return
         if len(self._opening) > DEEPEST_EXTENSION:
-            message = f"blocks extend one another more than {DEEPEST_EXTENSION} deep"
+            message = f"a chain of more than {DEEPEST_EXTENSION} blocks extend one another"
             self.diagnostics.append(problem("nesting-too-deep", message, block.kind.span))
             return
         self._opening.append(block)
@@ -229,7 +229,7 @@ class Definitions:
             elif validate and isinstance(item, s.Statement):
                 self.diagnostics.append(unknown_statement(item))
             elif validate:
-                message = f"`{kind}` takes values, not claims"
+                message = f"a `{kind}` block contains attributes, not claims"
                 help = "write `=`, or move the claim into `expect { ... }`"
                 self.diagnostics.append(problem("misplaced-claim", message, item.span, help=help))
 
@@ -252,7 +252,9 @@ class Definitions:
         block: s.Block,
         module: Module,
     ) -> Definition:
-        """Add *block* to the definition at *key*, which ends in the label, and return that."""
+        """Add *block* to the definition at *key*, which ends in the label, and return the
+        definition.
+        """
         known = table.get(key)
         kept: Definition | None = module.laid.get((id(block), key[-1]))
         if known is None and kept is not None and self._taken.isdisjoint(kept.kept):
@@ -282,12 +284,12 @@ class Definitions:
             fields = parent.type.fields.values()
             inside = [f"`{f.target}`" for f in fields if f.kind == "children" and f.target]
             if inside:
-                return f"`{parent.type.kind}` holds blocks of {' and of '.join(inside)}"
+                return f"`{parent.type.kind}` contains blocks of {' and '.join(inside)}"
         return (
             alias_hint(kind, "", self.types)
             or _elsewhere(kind, self.types)
             or did_you_mean(kind, [*self.types, *_OF_A_FILE])
-            or "docs/language.md shows the blocks, and how a list of values sweeps"
+            or "docs/language.md lists the blocks, and explains sweeps"
         )
 
     def _type(self, block: s.Block, parent: Definition | None = None) -> BlockType | None:
@@ -403,7 +405,9 @@ def _by_registry(name: str, fields: Mapping[str, Field]) -> str | None:
 
 
 def find_kinds(name: str, types: Mapping[str, BlockType]) -> list[str]:
-    """Return the blocks with an attribute *name*, in quotes; those that every study has if any."""
+    """Return the quoted names of the blocks with an attribute *name*; if some of them are in every
+    study, only those.
+    """
     having = [type_ for type_ in types.values() if name in type_.fields]
     always = [type_ for type_ in having if type_.label == "none"]
     return [f"`{type_.kind}`" for type_ in always or having]

@@ -19,7 +19,7 @@ from parcost.language.units import ONE, known_units, unit
 from parcost.records import define
 
 DEEPEST = 100
-_EMPTY = "the list is empty, and a list of values is a sweep"
+_EMPTY = "the list is empty; a list is a sweep and needs values"
 _FILL = "write at least one value, or leave the attribute out to use its default"
 
 
@@ -38,7 +38,7 @@ class Expressions:
         self._depth += 1
         try:
             if self._depth > DEEPEST:
-                raise error_at("nesting-too-deep", "this is nested too deeply", node.span)
+                raise error_at("nesting-too-deep", "the expression is nested too deeply", node.span)
             return self._inner(node, scope)
         finally:
             self._depth -= 1
@@ -81,7 +81,7 @@ class Expressions:
         except ValueError:
             raise error_at("not-a-number", "this is not a number", node.span) from None
         if number in (float("inf"), float("-inf")):
-            raise error_at("not-finite", "this number is too large to compute with", node.span)
+            raise error_at("not-finite", "this number is too large for a float", node.span)
         if not node.unit:
             return v.Quantity(number, ONE, v.NO_AXES, True)
         try:
@@ -92,7 +92,7 @@ class Expressions:
             raise SpecError([_unknown_unit(error.args[0], node, scope)]) from None
         scaled = number * size
         if scaled == float("inf"):
-            raise error_at("not-finite", "this number is too large to compute with", node.span)
+            raise error_at("not-finite", "this number is too large for a float", node.span)
         return v.Quantity(scaled, dimension, v.NO_AXES, True)
 
     def _conditional(self, node: s.Conditional, scope: Scope) -> v.Value:
@@ -232,7 +232,7 @@ def _unknown_unit(part: str, node: s.Number, scope: Scope) -> Diagnostic:
         return problem("unknown-qualifier", f"`{name}` is in {listed}", node.span, f"not in {part}")
     field = scope.field
     if not hint and field is not None and field.kind == "quantity" and field.dimension == ONE:
-        hint = f"`{scope.name.rsplit('.', 1)[-1]}` is a plain number: leave the unit out"
+        hint = f"`{scope.name.rsplit('.', 1)[-1]}` is a plain number: remove the unit"
     return problem("unknown-unit", f"there is no unit `{part}`", node.span, help=hint)
 
 

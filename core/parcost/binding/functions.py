@@ -172,7 +172,7 @@ def _scalar(value: Quantity, span: Span) -> float:
     return float(value.number)
 
 
-_ONE = "write one number here, or a study for each value"
+_ONE = "write one number, or one study for each value"
 _MANY = 10_000
 _FUNCTIONS: dict[str, tuple[int, int, Callable[[s.FunctionCall, list[Value]], Value]]] = {
     "min": (1, _MANY, _extreme(minimum)),

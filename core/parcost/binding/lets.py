@@ -1,10 +1,9 @@
-"""Lets that nothing reads: their values are never evaluated, so errors in them stay hidden.
+"""Unused lets: their values are never evaluated, so errors in them stay hidden.
 
     let nodes = 8            # read by the cluster
     let spare = nodez * 2    # a warning: nothing reads it
 
-A let is read if a block, a study or a claim of its file names it. It is also read if another let
-that is read names it.
+A let is used if a block, a study, a claim or another used let of its file names it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def unread_lets(module: Module, study_lets: Mapping[str, s.Attribute]) -> Iterator[Diagnostic]:
-    """Yield a warning for each let of a file, and of one study in it, that nothing reads."""
+    """Yield a warning for each unused let of a file and of one study in it."""
     lets = {**module.lets, **study_lets}
     items = (*module.blocks, *module.studies, *module.expects)
     left = {name for item in items for name in _names(item, own_lets=False)}

@@ -1,9 +1,9 @@
 """A file, parsed as far as possible without plugins: imports, lets, blocks, studies.
 
 A module is one file. Importing is by name from a catalogue, ``use catalog.devices.x``, or by path,
-``use "site.par" as site``. Without ``as``, the blocks of an imported file take part in the
-importing study, which may override them; with ``as`` they are reached through the name. Catalogue
-imports bring the one block that they name.
+``use "site.par" as site``. Without ``as``, the blocks of an imported file become part of the
+importing study, which may override them; with ``as`` they are accessed through the name. A
+catalogue import adds the one block that it names.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Module:
 
     @cached_property
     def scope(self) -> list[Module]:
-        """This file and those merged into it, each once, in the order of lookup."""
+        """This file and the files merged into it, each once, in the order of lookup."""
         return modules_behind(self, lambda one: one.merged)
 
     def closure(self) -> list[Module]:
@@ -103,7 +103,7 @@ class Module:
         return [allowance for one in self.closure() for allowance in one.allowances]
 
     def find_block(self, label: str) -> s.Block | None:
-        """Return the first block of the file that carries *label*."""
+        """Return the first block of the file with this *label*."""
         return self._blocks_by_label.get(label) if label else None
 
     @cached_property
@@ -132,8 +132,8 @@ class Loader:
     *tool_of* returns the importer of a file by the kind of its blocks. *buffers* are unsaved texts
     in place of files, by real path.
 
-    *made* caches objects of catalogue blocks that are equal in every study. Its values include the
-    origins of the attributes of each object and its inner objects, by id.
+    *made* caches objects of catalogue blocks that are equal in every study. By the id of an object
+    it has the origins of its attributes and of its inner objects.
     """
 
     catalogues: Mapping[str, Catalogue]
@@ -164,8 +164,8 @@ class Loader:
     ) -> Module:
         """Return the module in the file at *path*, read again only if it changed.
 
-        The module is cached if *keep*; its imports always are. *reading* holds the options for a
-        file of another tool.
+        The module is cached if *keep* is true; its imports are always cached. *reading* holds the
+        options for a file of another tool.
 
         Raises:
             SpecError: The file cannot be read. Errors inside are in ``diagnostics``.
@@ -256,7 +256,7 @@ class Loader:
         return (status.st_mtime_ns, status.st_size)
 
     def forget_files(self) -> None:
-        """Drop every file that is not of a catalogue, so that it is read again."""
+        """Remove all files outside catalogues from the cache, so that they are read again."""
         for key in [key for key in self._modules if not key.startswith("catalogue:")]:
             del self._modules[key]
 
@@ -381,7 +381,7 @@ class Loader:
 
     def _find_import(self, target: s.Text, module: Module, root: Path | None) -> Module:
         if module.path is None:
-            message = "a file of a catalogue imports by name, not by path"
+            message = "files of a catalogue are imported by name, not by path"
             raise error_at("import-escapes", message, target.span)
         root = root or project_root(module.path)
         try:
@@ -393,7 +393,11 @@ class Loader:
             message = f"`{target.value}` is outside the project"
             help = "import from the folder of the project, or from a catalogue by name"
             raise error_at(
-                "import-escapes", message, target.span, "this path leads outside", help=help
+                "import-escapes",
+                message,
+                target.span,
+                "this path is outside the project",
+                help=help,
             )
         if path.suffix != sources.SUFFIX == Path(target.value).suffix:
             message = f"`{target.value}` is a link to `{path.name}`, which is not a spec"
@@ -424,7 +428,7 @@ class Loader:
             close = nearest_names(target.parts[-1].text, known, 1)
             raise error_at(
                 "unknown-import",
-                f"there is no catalogue `{catalogue_name}`",
+                f"no catalogue is called `{catalogue_name}`",
                 target.parts[0].span,
                 help=(f"did you mean `use {known[close[0]]}`?" if close else None)
                 or did_you_mean(catalogue_name, self.catalogues)
@@ -446,9 +450,9 @@ class Loader:
         raise error_at("unknown-import", message, target.span)
 
     def import_hint(self, name: str, kind: str, known: Iterable[str]) -> str | None:
-        """Return a help line with the catalogue entry that is called *name*, or nearly so, or None.
+        """Return a help line with the catalogue entry with this or a similar *name*, or None.
 
-        Only blocks of a *kind* count, judged by their folder. Entries in *known* are already
+        Only entries in the folder of a *kind* count. Entries in *known* are already
         imported.
         """
         of_kind = {n: path for n, path in self.entries_of(kind).items() if n not in known}
@@ -503,7 +507,7 @@ def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[D
     if words != ["let"] or len(item.name.parts) != 1:
         hint = f"write `let {item.name.parts[-1].text} = ...`, or move it into a block"
         if words and words[0] in STATEMENTS:
-            hint = f"`{words[0]}` takes names of letters, digits, `_` and dots"
+            hint = f"after `{words[0]}`, write names of letters, digits, `_` and dots"
         elif words and words[0] != "let":
             hint = f"write `{' '.join(words)} {{ {name} = ... }}`"
         message = f"`{name}` must be inside a block"
@@ -515,7 +519,7 @@ def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[D
 
 
 def given_twice(name: str, again: Span, first: Span, help: str | None = None) -> Diagnostic:
-    """Return the error of a name that is given to two things."""
+    """Return the error of a name that is defined twice."""
     message = f"`{name}` is given twice"
     return problem(
         "duplicate", message, again, "again here", also=[(first, "first here")], help=help
@@ -526,7 +530,7 @@ def unknown_statement(item: s.Statement) -> Diagnostic:
     """Return the diagnostic for a line of words that is not a statement."""
     word = item.words[0].text if isinstance(item.words[0], s.Path) else item.words[0].value
     hint = did_you_mean(word, STATEMENTS)
-    message = f"no statement starts with `{word}`"
+    message = f"`{word}` is neither a statement nor the start of a block"
     help = hint or f"write `{word} {{ ... }}` for a block or `{word} = ...` for a value"
     return problem("unknown-statement", message, item.words[0].span, help=help)
 
@@ -578,10 +582,10 @@ def _parse_whole(source: Source) -> s.Block:
 
 
 def _several_blocks(target: s.Text, alias: s.Name, kinds: Sequence[str]) -> SpecError:
-    """Return the error of a file with several blocks in the place of one of them."""
+    """Return the error of a file with several blocks where one block is expected."""
     said = ", ".join(f"`{kind}`" for kind in kinds)
-    message = f"`{target.value}` has the blocks {said}, and `as` is for a file of one block"
-    help = f'write `use "{target.value}"`, and every block of the file takes part'
+    message = f"`{target.value}` has several blocks ({said}); `as` needs a file with one block"
+    help = f'write `use "{target.value}"` to import all of them'
     return error_at("import", message, alias.span, help=help)
 
 

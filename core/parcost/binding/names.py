@@ -57,7 +57,7 @@ class NameResolver:
         raise SpecError([self._unknown_name(node, scope)])
 
     def choices(self, field: Field) -> tuple[str, ...]:
-        """Return the words that *field* may hold: its own, and those of its registry."""
+        """Return the words that *field* accepts: its own choices, and the names in its registry."""
         if field.registry:
             return (*field.choices, *self.binder.registries(field.registry))
         return field.choices
@@ -67,7 +67,7 @@ class NameResolver:
         name = attribute.rsplit(".", 1)[-1]
         if field.kind == "text":
             return problem(
-                "wrong-kind", f"`{name}` is a string in quotes", span, help=f'write `"{said}"`'
+                "wrong-kind", f"`{name}` takes a string in quotes", span, help=f'write `"{said}"`'
             )
         choices = self.choices(field)
         listed = ", ".join(f"`{c}`" for c in choices)
@@ -75,13 +75,13 @@ class NameResolver:
             "wrong-word",
             f"`{name}` cannot be `{said}`",
             span,
-            f"one of {listed}" if choices else "no plugin offers any",
+            f"one of {listed}" if choices else "no plugin provides a value",
             help=did_you_mean(said, choices),
             notes=self.binder.loader.absences if field.registry else (),
         )
 
     def let(self, word: str, module: Module) -> tuple[s.Attribute, Module] | None:
-        """Return the let that *word* names in *module*, and the file that has it."""
+        """Return the let that *word* names in *module*, and its file."""
         if module is self.binder.module and word in self.binder.study_lets:
             return self.binder.study_lets[word], module
         for other in module.scope:
@@ -134,9 +134,10 @@ class NameResolver:
             return kinds[0]
         if len(labelled) + len(kinds) > 1:
             message = (
-                f"`{word}` may be one of {', '.join(f'`{d.path_name}`' for d in labelled or kinds)}"
+                f"`{word}` is ambiguous: it may be "
+                f"{', '.join(f'`{d.path_name}`' for d in labelled or kinds)}"
             )
-            help = "keep one of them; `--set` changes single attributes of the other"
+            help = "keep one of them; to change single attributes, use `--set`"
             raise error_at("ambiguous-name", message, node.span, help=help)
         found = find_block(s.Path((node.parts[0],), node.span), module)
         return self.binder.definitions.definition_of(*found) if found else None
@@ -177,7 +178,7 @@ class NameResolver:
             hint = f"write `{target} NAME {{ ... }}`, or import one from the catalogue"
             hint += self._usual_entry(target)
             if known:
-                message = f"the study has {len(known)} blocks `{target}`: which one?"
+                message = f"the study has {len(known)} blocks `{target}`: choose one"
                 hint = " or ".join(f"`{scope.name.rsplit('.')[-1]} = {k}`" for k in known[:4])
                 hint += f"; on the command line `--set {scope.name}={known[-1]}`"
         else:
@@ -193,7 +194,7 @@ class NameResolver:
         raise error_at(id, message, span, help=hint)
 
     def _usual_entry(self, target: str) -> str:
-        """Return the entry of kind *target* that another block of the study names, as a hint."""
+        """Return a hint with the entry of kind *target* that another block of the study names."""
         entries = self.binder.loader.entries_of(target)
         for definition in self.binder.definitions.table.values():
             attribute, _ = definition.attributes.get(target, (None, None))
@@ -232,7 +233,9 @@ class NameResolver:
             raise BrokenError
         value = self.binder.attribute(definition, name.text).value
         if isinstance(value, v.Symbol) and value.what is None:
-            message = f"`{definition.path_name}.{name.text}` has no value here, and no default"
+            message = (
+                f"`{definition.path_name}.{name.text}` has no value here, and it has no default"
+            )
             help = "write it in its block, or remove the reference"
             raise error_at("not-given", message, node.span, help=help)
         return v.reference_value(value)
@@ -240,7 +243,9 @@ class NameResolver:
     def _walk(self, value: v.Value, rest: Sequence[s.Name], node: s.Path) -> v.Value:
         for name in rest:
             if not isinstance(value, v.Symbol) or not isinstance(value.what, Definition):
-                raise error_at("unknown-name", f"a number has no part `{name.text}`", name.span)
+                raise error_at(
+                    "unknown-name", f"a number has no attribute `{name.text}`", name.span
+                )
             inner = self._member(value.what, name, node)
             value = evolve(inner, axes=inner.axes | value.axes) if value.axes else inner
         return value
@@ -291,7 +296,7 @@ def _alias_hint(word: str, scope: Scope) -> str | None:
 
 
 def _is_written(span: Span) -> bool:
-    """Return whether a place is in a file, and not in the default of an attribute."""
+    """Return whether a place is in a file instead of the default of an attribute."""
     return not span.source.name.startswith("default of ")
 
 

@@ -46,8 +46,8 @@ def check(statement: s.Statement, plugins: Plugins) -> Iterator[Diagnostic]:
 def _meets(plugin: Plugin, name: str) -> bool:
     """Return whether *plugin* is called *name*.
 
-    A plugin from a file has the name of the file: `parcost-rollouts` where its entry point would be
-    `rollouts`.
+    A plugin from a file has the name of the file, such as `parcost-rollouts` instead of the entry
+    point `rollouts`.
     """
     wanted = re.sub(r"\W", "_", name)
     return name == plugin.name or wanted in (plugin.name, plugin.name.removeprefix(_PREFIX))
@@ -78,7 +78,7 @@ def _version(
         has = f"version {version}" if version else "no version"
         yield problem(
             "wrong-version",
-            f"{what} has {has}, and the spec requires {wanted.value}",
+            f"the spec requires {what} {wanted.value}, and {has} is installed",
             statement.span,
             help="install a matching version, or change the requirement",
         )

@@ -46,7 +46,7 @@ class Sweep:
 
 @record(eq=False)
 class SetValue:
-    """A value set from outside the language, in base units; it takes the place of an expression."""
+    """A value from outside the spec, in base units; it replaces an expression."""
 
     value: Any
     span: Span
@@ -64,7 +64,7 @@ class Scope:
 
 @define(eq=False, kw_only=True)
 class Binding(ABC):
-    """The parts of a binder that names, expressions and conversions use.
+    """The interface of a binder for names, expressions and conversions.
 
     *sweeps* are the sweeps of numbers and texts, independent of the points.
     """

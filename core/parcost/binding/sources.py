@@ -29,7 +29,7 @@ def read(path: Path, name: str | None = None) -> Source:
 
 @contextmanager
 def call_files(folder: Path, title: str) -> Iterator[None]:
-    """Inside this context, show files below *folder* as ``title:path`` in messages."""
+    """Context manager: messages show files below *folder* as ``title:path``."""
     _TITLES[folder] = title
     try:
         yield
@@ -46,7 +46,7 @@ def title_of(path: Path) -> str:
 
 
 def read_resource(resource: Any, name: str) -> Source:
-    """Return the text of a file in a catalogue, which may live in a wheel.
+    """Return the text of a file in a catalogue, which may be in a wheel.
 
     Raises:
         SpecError: The file is missing, unreadable, too large or not UTF-8.

@@ -1,4 +1,4 @@
-"""Values of the language, and operations on them, which turn every failure into a diagnostic."""
+"""Values of the language, and operations on them; every failure becomes a diagnostic."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class BoundValue:
 
 
 def describe(value: Value) -> str:
-    """Return the kind of *value* in words, for messages."""
+    """Return the kind of *value* as text, for messages."""
     match value:
         case Quantity(dimension=dimension):
             return f"in {dimension}" if dimension != ONE else "a plain number"
@@ -91,7 +91,7 @@ def describe(value: Value) -> str:
 
 
 def reference_value(value: Value) -> Value:
-    """Return *value* without its mark as a literal, for use through a reference."""
+    """Return *value* without its literal flag, for use through a reference."""
     if isinstance(value, Quantity) and value.literal:
         return Quantity(value.number, value.dimension, value.axes)
     return value
@@ -165,7 +165,7 @@ def finite(result: Any, span: Span, *, masked: bool = False) -> Any:
 
         good = masked or bool(np.all(np.isfinite(result)))
     if not good:
-        raise error_at("not-finite", "this is too large to compute with", span, "not finite")
+        raise error_at("not-finite", "the result is too large for a float", span, "not finite")
     return result
 
 

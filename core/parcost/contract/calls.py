@@ -1,4 +1,4 @@
-"""Calls of plugin code: one function that catches every exception.
+"""Calls of plugin code through one function that catches every exception.
 
 A plugin may raise anything, including ``SystemExit`` and errors that cannot be printed. Only
 ``KeyboardInterrupt`` ends a run. The caller decides how to continue without the result, and names
@@ -23,7 +23,9 @@ T = TypeVar("T")
 
 
 class CallError(Exception):
-    """A plugin's code raised *cause*; the text has the error and its place in *module*."""
+    """Error for an exception *cause* in a plugin; its text has the error and its place in
+    *module*.
+    """
 
     def __init__(self, cause: BaseException, module: object = None) -> None:
         from parcost.language.errors import error_text
@@ -46,7 +48,7 @@ def call(
     raised unchanged.
 
     Raises:
-        CallError: The function raises anything else but ``KeyboardInterrupt``.
+        CallError: The function raises any other exception except ``KeyboardInterrupt``.
     """
     try:
         return function(*arguments)

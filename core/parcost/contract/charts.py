@@ -1,7 +1,7 @@
 """Charts: pictures of plugins, as data.
 
-A chart is a Vega-Lite specification without data, and the rows to draw. A format draws it; where
-nothing can be drawn, the rows are a table. So a plugin imports no library to add a chart:
+A chart is a Vega-Lite specification without data, and the rows to draw. A format draws it, or
+prints the rows as a table if it cannot draw. So a plugin needs no library to add a chart:
 
     Chart(
         name="loader",
@@ -12,7 +12,7 @@ nothing can be drawn, the rows are a table. So a plugin imports no library to ad
     )
 
 A cell is a text, a number, a number with its unit, or a formula. Text from a spec must be in rows,
-never in the specification: parts of a specification are expressions, which a browser evaluates.
+never in the specification: a browser evaluates parts of a specification as expressions.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ _ROWS = rule(_are_rows, f"which are not a list of up to {_MOST_ROWS:,} mappings"
 class Chart(Record):
     """A picture of a report: *spec* is Vega-Lite without data, which draws *rows*.
 
-    *columns* are the fields that a reader sees, with their titles, in tables and tooltips. Each row
-    has a ``formula`` among them. A cell with a unit becomes a number in the base unit, under the
-    name of its field. *notes* are printed below the title. Charts are sorted by *place*.
+    *columns* maps the visible fields to their titles in tables and tooltips. Each row has a
+    ``formula`` among them. A cell with a unit becomes a number in the base unit, under the name of
+    its field. *notes* are printed below the title. Charts are sorted by *place*.
     """
 
     called = "the chart `{0.name}`"
@@ -113,8 +113,8 @@ class Chart(Record):
 class PassTimeline:
     """The passes of each device of a pipeline over time, of a step or of a pipeline without a step.
 
-    *parts* are the seconds of a pass on a virtual stage by cause, by ``(kind, stage)``, where
-    known. *seconds* is the end of the last pass.
+    *parts* maps ``(kind, stage)`` to the seconds of a pass on a virtual stage by cause, where
+    known. *seconds* is the end of the last pass, in seconds.
     """
 
     name: str
@@ -138,10 +138,10 @@ class PointFigure:
 class PointTable:
     """The points of a sweep or a search, with their figures.
 
-    *axes* are the attributes that vary, with their units. *figures* are by name, the objective of a
-    search first. A row has a value for each axis and figure, in base units, and ``feasible`` and
-    ``reason``. A row with a ``bound`` has lower bounds as figures; ``bound`` says why. *evaluate*
-    returns the row of a search with some values of the best layout replaced.
+    *axes* are the attributes that vary, with their units. *figures* maps names to figures; the
+    objective of a search is first. A row has a value for each axis and figure, in base units, and
+    ``feasible`` and ``reason``. A row with a ``bound`` has lower bounds as figures; ``bound`` says
+    why. *evaluate* returns the row of the best layout of a search with some values replaced.
     """
 
     kind: Literal["sweep", "search"]

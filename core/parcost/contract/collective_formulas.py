@@ -1,8 +1,9 @@
 """Explanations of the time of a collective: a closed form, or its phases.
 
 An algorithm may have a closed form, such as ``(P - 1) (alpha + n / P / B)``. It is valid if units
-have equal sizes and links follow alpha and B. If it equals the time of the algorithm, it is the
-explanation. Otherwise the phases explain it: rounds and bytes on each link.
+have equal sizes and links follow the alpha-beta model. If its value equals the time of the
+algorithm, it is the explanation. Otherwise the explanation is the phases: rounds and bytes on each
+link.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def fastest_formula(
     times: Sequence[Real],
     best: Real,
 ) -> Formula:
-    """Return the formula of *best*, the minimum of the *times* of some algorithms in seconds.
+    """Return the formula of *best*, the minimum in seconds of the *times* of several algorithms.
 
     Its text is rendered on the first read.
     """
@@ -157,7 +158,7 @@ def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
 
 
 def _phases(asked: Asked, algorithm: Collective) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the sum over the phases of an algorithm: by alpha and B, then by measured times."""
+    """Yield the sum of the phase times of an algorithm: by alpha and B, then by measured times."""
     operation, n, group = asked
     phases = algorithm.phases(operation, plain_of(n), group)
     if phases is None:

@@ -1,9 +1,9 @@
 """Entries: one report, or one file without a report, as plain data for formats.
 
-A report is live: it holds a study, which holds plugins. An entry is the data of its pages. It may
-come from another process or an earlier run, without a difference. An entry has only the parts
-that a format reads. A page, for example, needs advice, which evaluates many variants of the study;
-a table of numbers does not.
+A report is a live object: it holds a study, which holds plugins. An entry is the plain data of its
+pages. It can come from another process or an earlier run. An entry has only the parts that a format
+reads. For example, a page needs advice, which evaluates many variants of the study; a table of
+numbers does not.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @frozen(kw_only=True)
 class Problem:
-    """One diagnostic as it is printed: in colour, and in one line if it fails the entry.
+    """One diagnostic as printed text: in colour, and in one line if it makes the entry fail.
 
-    A problem that is *shown* is on the page of the entry too.
+    A *shown* problem is also on the page of the entry.
     """
 
     text: str
@@ -38,7 +38,7 @@ class ChartData:
     """A chart as plain data, to be drawn.
 
     *rows* have a number, a flag or a text in each field. *columns* are the fields that a reader
-    sees, by title; their numbers are texts with units.
+    sees, by title; their numbers are formatted with units.
     """
 
     name: str
@@ -61,17 +61,17 @@ class ChartData:
 
 @frozen(kw_only=True, eq=False)
 class Entry:
-    """A report, or a file without one, which has no *name* but *reasons*.
+    """A report; or a rejected file, which has *reasons* instead of a *name*.
 
-    *faults* are the plugins that failed. *missing* are figures that the user chose and the report
-    lacks, each with a hint. *text* is JSON; *part* names its content:
+    *faults* are the plugins that failed. *missing* are figures that the user requested but the
+    report does not have, each with a hint. *text* is JSON; *part* names its content:
 
     - ``data``: the data of ``--format json``, without the sections;
     - ``full``: the same with the sections, such as advice;
     - ``points``: a list of flat mappings, one for each point of a sweep. Numbers are in base units,
       and their names end in the unit;
-    - ``page``: headings, lines and tables, read by :meth:`page`;
-    - ``charts``: the short page and pictures, read by :meth:`page` and :meth:`charts`.
+    - ``page``: headings, lines and tables, returned by :meth:`page`;
+    - ``charts``: the default screen and pictures, returned by :meth:`page` and :meth:`charts`.
     """
 
     path: str
@@ -87,7 +87,7 @@ class Entry:
 
     @property
     def rejected(self) -> bool:
-        """Whether there is no report."""
+        """Whether the entry is a file without a report."""
         return self.name is None
 
     def data(self) -> Any:

@@ -1,4 +1,4 @@
-"""Records of plugins: each field declares its valid values, next to its type and its default.
+"""Records of plugins. Each field declares its valid values together with its type and default.
 
     class Edge(Record):
         called = "the term `{0.name}`"
@@ -39,9 +39,9 @@ _KINDS = frozenset("fiub")  # of arrays whose items are numbers
 class Rule:
     """The valid values of a field.
 
-    *error* takes the name and the value of a field. It returns the words that follow "gave the term
-    `hop`" in a fault, ``seconds = -1.0, which no time or size is``, or an empty text. *valid* is a
-    fast expression of ``value`` and of *names*: if it is true, *error* is not called.
+    *error* takes the name and the value of a field. It returns the words after "gave the term
+    `hop`" in a fault, ``seconds = -1.0, which is negative or not finite``, or an empty text.
+    *valid* is a fast expression of ``value`` and of *names*: if it is true, *error* is not called.
     """
 
     error: Callable[[str, Any], str]
@@ -59,7 +59,7 @@ Declaration: TypeAlias = Mapping[str, Rule]
 class Record:
     """Base class of the answers of plugins; its fields declare their valid values.
 
-    *called* names a record in a fault; ``{0}`` is replaced by the record.
+    *called* is the name of a record in a fault; ``{0}`` is replaced by the record.
     """
 
     __slots__ = ()
@@ -79,7 +79,7 @@ def plain_number(value: Real | Formula) -> Real:
 
 
 def split_formula(term: Any, number: str, formula: str) -> None:
-    """Move a formula in field *number* of *term* to field *formula*, and keep its value."""
+    """Move a formula in field *number* of *term* to field *formula*; *number* keeps the value."""
     value = getattr(term, number)
     if value.__class__ is Formula:
         object.__setattr__(term, formula, value)
@@ -200,8 +200,8 @@ TEXTS = rule(
 )
 FLAG = rule(is_flag, "which is neither true nor false", "value.__class__ is bool")
 NUMBER = bounds(-inf, inf, "which is not a number")
-AMOUNT = bounds(0.0, inf, "which no time or size is")
-SHARE = bounds(0.0, 1.0, "which is not within 0 and 1")
+AMOUNT = bounds(0.0, inf, "which is negative or not finite")
+SHARE = bounds(0.0, 1.0, "which is not between 0 and 1")
 WHOLE = rule(_is_whole, "which is not a whole number above 0")
 _NUMBER_OR_NAN = rule(is_number, "which is not a number", "value.__class__ is float")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _COVERAGE = rule(
-    lambda n: not is_array(n) and is_within(n, 0.0, 1.0), "which is not one number within 0 and 1"
+    lambda n: not is_array(n) and is_within(n, 0.0, 1.0), "which is not a number between 0 and 1"
 )
 _CHART = rule(
     lambda chart: chart is None or isinstance(chart, Chart), "which is not a chart of a section"
@@ -52,14 +52,14 @@ def _cells(rows: Any) -> Any:
 
 @record(kw_only=True, eq=False)
 class Figure(Record):
-    """A headline number of the report; ``expect`` may make claims about it by *name*.
+    """A headline number of the report; claims in ``expect`` use its *name*.
 
     *unit* is the unit of the language in which it is printed ("s", "B", "%", ""). A *detail* is
-    printed if a claim or the user names it, and is always in files. A figure with a *brief* note,
-    which may be empty, is on the report of one screen; *brief* replaces *note* there. *whole* is
-    the total that the value is a part of, if any. *column* is the sort key of a column in tables of
-    many studies or points; None means no column. Columns that do not fit are dropped from the
-    right.
+    printed only if a claim or the user names it; files always contain it. A figure with a *brief*
+    note, which may be empty, is on the report of one screen; *brief* replaces *note* there. *whole*
+    is the total of which the value is a part, if any. *column* is the sort key of a column in
+    tables of many studies or points; None means no column. Columns that do not fit are dropped from
+    the right.
     """
 
     called: ClassVar[str] = "the figure `{0.name}`"
@@ -94,11 +94,11 @@ class MissingFigure(Record):
 
 @record(kw_only=True, eq=False)
 class Interval(Record):
-    """The range of the measured value of figure *name*, which covers a share *coverage* of runs.
+    """The range of the measured value of figure *name*, which contains a share *coverage* of runs.
 
-    *low* and *high* are in the base unit of the figure. The report prints them beside it, and the
-    figures ``NAME_low`` and ``NAME_high`` hold them for claims and files. *formula* computes *low*,
-    and *upper* computes *high*. *basis* is a sentence for the screen: the source of the interval.
+    *low* and *high* are in the base unit of the figure. The report prints them next to the figure;
+    claims and files use the figures ``NAME_low`` and ``NAME_high``. *formula* computes *low*, and
+    *upper* computes *high*. *basis* is a sentence for the screen: the source of the interval.
     """
 
     called: ClassVar[str] = "the interval of `{0.name}`"
@@ -122,8 +122,8 @@ class Interval(Record):
 class Section(Record):
     """A part of the report that a plugin adds after the figures: advice, sensitivities.
 
-    Each line is a tuple of cells; the first of *columns* names rows. The first *lead* rows are also
-    on the report of one screen. *chart* is a picture of the section. *command* evaluates the study
+    Each row is a tuple of cells; the first column has the names of rows. The first *lead* rows are
+    also on the default screen. *chart* is a picture of the section. *command* evaluates the study
     of the first row.
     """
 

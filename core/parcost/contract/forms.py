@@ -13,7 +13,7 @@ InputKind = Literal["choice", "switch", "number", "text"]
 
 @frozen(kw_only=True)
 class InputChoice:
-    """A value that may be chosen; *entry* is its path in the catalogue, if it has one."""
+    """A value that the user may choose; *entry* is its path in the catalogue, if it has one."""
 
     text: str
     entry: str = ""
@@ -23,9 +23,9 @@ class InputChoice:
 class FormInput:
     """An attribute that a form sets, by its *path*.
 
-    *text* is its value as a spec writes it, and *place* the origin of that value. Without a value,
-    *implied* is the value in use. *accepts* describes the valid values. *is_own* tells whether the
-    file of the study sets it: those inputs come first, and a page hides the others at first.
+    *text* is its value in the syntax of specs, and *place* the origin of that value. Without a
+    value, *implied* is the value in use. *accepts* describes the valid values. *is_own* is true if
+    the file of the study sets it: a page shows those inputs first, and folds the others.
     """
 
     path: str
@@ -54,7 +54,7 @@ class InputGroup:
 
 @frozen(kw_only=True)
 class SearchAxis:
-    """An axis that a search may choose, with its values as a spec writes them."""
+    """An axis that a search may choose, with its values in the syntax of specs."""
 
     path: str
     values: Sequence[str]

@@ -2,10 +2,10 @@
 
     seconds = formula("2 (P - 1) (alpha + n / (P B))", P=8.0, n=(1e9, "B"), ...)
 
-A text is compiled once; text after a comma is a remark. Symbols beside each other are multiplied,
-as in a book, and ``/`` divides by the next factor alone. ``c > 1 ? a : b`` chooses. A symbol may
-hold one number for each level of a fabric, or each stage: ``sum(E)``, ``max(E)`` and ``min(E)`` of
-a single argument take E for each.
+A text is compiled once; text after a comma is a remark. Adjacent symbols are multiplied, as in a
+book; ``/`` divides by the next factor only. ``c > 1 ? a : b`` is a condition. A symbol may hold one
+number for each level of a fabric, or each stage: ``sum(E)``, ``max(E)`` and ``min(E)`` of a single
+argument evaluate E for each of them.
 
 An input is a number, a number with its unit, or another :class:`Formula`. Such formulas are part of
 the explanation: a reader can follow any number down to the attributes of a spec, which
@@ -69,22 +69,22 @@ _KEPT = 4096  # compiled texts
 
 
 class FormulaError(ValueError):
-    """A text that is not a formula, or inputs that do not match the symbols of the text."""
+    """Error: the text is not a formula, or the inputs do not match its symbols."""
 
 
 @record(eq=False)
 class Formula:
-    """A number with the text, the inputs and the source that it is computed from.
+    """A number with its text, inputs and source.
 
-    :func:`formula` makes it from an expression. A result that is not an expression, such as a
-    replay, is made by hand: *text* then names the algorithm, and *inputs* are its parts.
+    :func:`formula` makes it from an expression. Some results are not expressions, such as a replay:
+    *text* is the name of the algorithm, and *inputs* are its parts.
 
     *title* is printed before the text. *explain* returns a formula with a more detailed text and
     inputs, and is called at the first read of either.
 
-    *attribute* is the block and the name of the attribute whose value it is: a page prints where
-    the spec sets it. *communication* is the :class:`parcost.Communication` whose time it is; traces
-    look for it in the formulas of terms.
+    *attribute* is the block and the name of the attribute with this value: a page prints where the
+    spec sets it. *communication* is the :class:`parcost.Communication` with this time; traces
+    search for it in the formulas of terms.
     """
 
     own_text: str = field(alias="text")
@@ -166,9 +166,9 @@ def formula(
 ) -> Formula:
     """Return the value of *text* for the given symbols, as a formula that explains itself.
 
-    Symbols that are not Python names are given in *inputs*. *context* are further numbers that an
-    explanation shows, and that the text does not use. *origins* returns inputs with formulas for
-    some of the symbols, at the first read of them.
+    Symbols that are not Python names are given in *inputs*. *context* are further numbers for the
+    explanation that the text does not use. *origins* returns formulas for some of the symbols, when
+    they are first read.
 
     Raises:
         FormulaError: The text is not a formula, or has other symbols than those given.
@@ -222,7 +222,7 @@ def symbols_of(text: str) -> tuple[str, ...]:
 
 
 def plain_of(value: Real | Formula) -> Real:
-    """Return a number without its formula."""
+    """Return the plain number of a number or formula."""
     found: Real = value.value if isinstance(value, Formula) else value
     return found
 
@@ -238,9 +238,10 @@ def with_numbers(of: Formula, write: Callable[[Any, str], str]) -> str:
 
 
 def compute_text(text: str, numbers: Mapping[str, Any], item: str = "") -> Any:
-    """Return the value of *text* for numbers by symbol; the numbers of a series are ``g[node]``.
+    """Return the value of *text* for numbers by symbol; the numbers of a series have names like
+    ``g[node]``.
 
-    With *item*, a symbol of a series stands for its number of that item.
+    With *item*, a symbol of a series has the value of that item.
     """
     names, function = _compile(text)
     symbols: dict[str, Any] = {}
@@ -346,7 +347,7 @@ def _over(word: str, function: Callable[..., Any], *values: Any) -> Any:
 
 
 class _Writer:
-    """A recursive descent parser of one formula, which writes it in another notation."""
+    """Recursive descent parser that translates one formula to another notation."""
 
     times, power = " * ", " ** "
 
@@ -462,7 +463,9 @@ class _Writer:
         return self.call_text(name, arguments)
 
     def brackets(self, at: int) -> list[int]:
-        """Return the places of the bracket at *at*, of its commas, and of the one that closes."""
+        """Return the positions of the bracket at *at*, of its commas, and of its closing
+        bracket.
+        """
         depth, places = 0, []
         for place in range(at, len(self.tokens)):
             token = self.tokens[place]
@@ -514,7 +517,7 @@ class _Writer:
 
 
 class _Python(_Writer):
-    """Writes the formula as a Python expression, with numbered names for its symbols."""
+    """Translate the formula to a Python expression, with numbered names for its symbols."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
@@ -555,7 +558,7 @@ class _Python(_Writer):
 
 
 class _Numbers(_Writer):
-    """Writes the formula with numbers in place of its symbols."""
+    """Translate the formula to text with numbers in place of its symbols."""
 
     times, power = " x ", "^"
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Phase(NamedTuple):
     """Part of a collective: *rounds* messages one after another on *link*.
 
-    *bytes_* is the traffic of the busiest port in one direction, over all rounds. *reduced* is the
-    number of bytes that a rank reduces in it.
+    *bytes_* is the traffic of the busiest port in one direction, summed over all rounds. *reduced*
+    is the number of bytes that a rank reduces.
     """
 
     link: Link
@@ -35,9 +35,9 @@ class Phase(NamedTuple):
 class ClosedForm:
     """The time of a collective as one expression in P (ranks), n (bytes), alpha and B.
 
-    Alpha and B belong to *link*. A tuple of links has one of each for every level. There ``sum(E)``
-    and ``max(E)`` take E for each level with several members: g is the number of members and G the
-    product of g over the levels below. *symbols* are all other symbols.
+    Alpha and B belong to *link*. With a tuple of links, each level has its own alpha and B. There
+    ``sum(E)`` and ``max(E)`` evaluate E for each level with several members: g is the number of
+    members and G the product of g over the levels below. *symbols* are all other symbols.
     """
 
     text: str
@@ -49,8 +49,8 @@ class ClosedForm:
 class Library(Record):
     """A communication library: the *algorithms* that it has for each operation, by name.
 
-    In a study that uses the library, ``auto`` picks only among them. Algorithms that no plugin
-    offers are ignored.
+    In a study that uses the library, ``auto`` chooses only among them. Algorithms that no plugin
+    provides are ignored.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Link(ABC):
     """The connection of one rank of a group at one level of the fabric.
 
     *name* is the level. A link over several levels has the name of the level that limits long
-    messages, the outermost of equals. If candidates differ, it has :class:`Names`.
+    messages (of equal levels, the outermost). If layouts differ, it has :class:`Names`.
     """
 
     __slots__ = ()
@@ -80,19 +80,19 @@ class Link(ABC):
     @property
     @abstractmethod
     def bandwidth(self) -> Real:
-        """Bytes per second in one direction: this rank's share, for long messages."""
+        """Bytes per second of this rank in one direction, for long messages."""
 
     @property
     def resource(self) -> Any:
-        """The resource on which messages run in sequence: the outermost level that the link spans.
+        """The resource that serialises messages: the outermost level that the link spans.
 
-        It does not change with the bandwidths, which decide the level that limits a message.
+        Unlike *name*, it does not depend on the bandwidths.
         """
         return self.name
 
     @property
     def measured(self) -> bool:
-        """Whether times are interpolated from measured points, which formulas then name."""
+        """Whether times are interpolated from measured points, which formulas then mention."""
         return False
 
     def explain_latency(self) -> Real | Formula:
@@ -105,7 +105,7 @@ class Link(ABC):
 
     @property
     def level(self) -> object:
-        """The block that describes the level, for algorithms that depend on its capabilities."""
+        """The block of the level, for algorithms that depend on its attributes."""
         return None
 
     @property
@@ -115,7 +115,7 @@ class Link(ABC):
 
     @property
     def also_busy(self) -> Sequence[Real]:
-        """The share of the time for which long messages keep each of the other levels busy."""
+        """The share of the time of long messages during which each of the other levels is busy."""
         return ()
 
     @abstractmethod
@@ -127,8 +127,8 @@ def link_resources(link: Link) -> dict[str, Any]:
     """Return the busy resources of a term over *link*: ``Work(..., **link_resources(link))``.
 
     A ring over several levels runs at the rate of the slowest. The other levels are busy for a
-    share of that time, without its latency, which the term gives as ``latency``. Other traffic on
-    these levels uses the rest of the time.
+    share of that time, excluding the latency of the term. Other traffic on these levels can use the
+    rest.
     """
     if not link.also:
         return {"resource": link.resource}
@@ -157,37 +157,29 @@ BY_TYPE |= {
 
 @record(kw_only=True, eq=False)
 class Group(Record):
-    """Ranks that communicate, and their placement on the fabric.
+    """A group of ranks that communicate, and its placement on the fabric.
 
     *shape* has a number per level, fastest first: the number of units of the level below in one
-    unit of this level. Their product is *ranks*. Where units hold different numbers of members,
-    *shape* has the largest and *fewest* the smallest. *strides* are the distances between members
-    at each level, in units of the level below: 1 for neighbours, less if a unit holds several.
+    unit of this level. Their product is *ranks*. If units have different numbers of members,
+    *shape* has the largest number and *fewest* the smallest. *strides* are the distances between
+    members at each level, in units of the level below: 1 for neighbours, less if a unit holds
+    several.
 
     A link has the bandwidth of one rank while all ranks communicate in their own groups of this
-    kind. Links differ in the other traffic over the same boundary:
+    kind. The kinds of links differ in the traffic that shares the boundary.
 
-    ``links[i]``
-        joins the ``shape[i]`` units at level i; all members of a unit cross at once,
-        each with its part of the data and to any number of peers.
-    *flat*
-        joins all ranks in one ring that ignores the levels: the slowest boundary,
-        crossed through every port that the group owns there. The default is the
-        outermost link, which is exact on one level.
-    ``pairs[i]``
-        joins any two units at level i while every rank has a single partner, across
-        that level. It differs from ``links[i]`` where each peer has a port of its own.
-    *pair*
-        joins any two ranks, wherever they are: the slowest of the pairs.
-    *hop*
-        joins neighbours in the group, which cross a boundary one at a time: the
-        slowest boundary, shared only with the other groups of the unit below.
-    ``hop_after(i)``
-        is the same between ranks i and i + 1 alone: the default is *hop*. Equal
-        boundaries share one object.
+    ``links[i]`` connects the ``shape[i]`` units at level i: all members of a unit send their part
+    of the data at the same time, to any number of peers. *flat* connects all ranks in one ring that
+    ignores the levels: its bandwidth is that of the slowest boundary, over all ports of the group
+    there. The default is the outermost link, which is exact for one level. ``pairs[i]`` connects
+    two units at level i while every rank has a single partner across that level. It differs from
+    ``links[i]`` if each peer has a separate port. *pair* connects any two ranks: the slowest of the
+    pairs. *hop* connects neighbours in the group, one message at a time: the slowest boundary,
+    shared only with the other groups of the inner unit. ``hop_after(i)`` is the link between ranks
+    i and i + 1; the default is *hop*. Equal boundaries share one object.
 
-    *reduction* is gamma, the seconds that a rank takes to reduce one byte; 0 where the reduction is
-    part of the copy, as it is on a GPU.
+    *reduction* is gamma, the time in seconds to reduce one byte on a rank; 0 if the reduction is
+    part of the copy, as on a GPU.
 
     *members* lists the ranks of every group of this kind in the job, each in its order. Traces need
     it; None means unknown.
@@ -225,9 +217,9 @@ class Group(Record):
 class Communication:
     """The collective behind a formula of time: one call of *operation* over *bytes_* in *group*.
 
-    *bytes_* are counted as a :class:`parcost.Collective` counts them. The formulas of
+    *bytes_* has the definition of *n* in :class:`parcost.Collective`. The formulas of
     ``study.collective`` have one. A plugin that computes such a time itself adds one, so that
-    traces have its collective: ``attrs.evolve(price, communication=Communication(...))``.
+    traces contain its collective: ``attrs.evolve(price, communication=Communication(...))``.
     """
 
     operation: str

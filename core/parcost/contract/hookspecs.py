@@ -1,10 +1,10 @@
 """The hooks of parcost: functions that a plugin may implement.
 
-Each hook has the name of the contribution of the plugin, a noun. Every plugin's answer is used, not
-only the first, and no hook may change its arguments. The core chooses and adds up. So the order in
+The name of a hook is a noun: the contribution of the plugin. The answers of all plugins are used,
+and a hook must not change its arguments. The core selects and adds up answers, so the order in
 which plugins are loaded never changes a result. A hook implementation names only the arguments that
-it needs. All arguments and answers may hold arrays: write arithmetic, no loops and no ``if`` on a
-quantity.
+it needs. All arguments and answers may contain arrays: write arithmetic, without loops or ``if`` on
+a quantity.
 """
 
 from __future__ import annotations
@@ -58,22 +58,22 @@ def catalogues() -> Iterable[Catalogue]:  # type: ignore[empty-body]
 
 @hookspec
 def collectives() -> Iterable[Collective]:  # type: ignore[empty-body]
-    """Algorithms for collective operations, picked by name or, by ``auto``, by speed."""
+    """Algorithms for collective operations, selected by name, or by speed with ``auto``."""
 
 
 @hookspec
 def libraries() -> Iterable[Library]:  # type: ignore[empty-body]
-    """Communication libraries, picked by name; they limit the algorithms of ``auto``."""
+    """Communication libraries, selected by name; they limit the algorithms of ``auto``."""
 
 
 @hookspec
 def schedules() -> Iterable[Schedule]:  # type: ignore[empty-body]
-    """Pipeline schedules, picked by name."""
+    """Pipeline schedules, selected by name."""
 
 
 @hookspec
 def kernels() -> Iterable[KernelModel]:  # type: ignore[empty-body]
-    """Models of kernel time, picked by name."""
+    """Models of kernel time, selected by name."""
 
 
 @hookspec
@@ -95,13 +95,13 @@ def importers() -> Iterable[Importer]:  # type: ignore[empty-body]
 def file_readers() -> Iterable[FileReader]:  # type: ignore[empty-body]
     """The reader of files that are not specs, such as files of other tools.
 
-    Of several readers, the first by name is used.
+    If there are several, the first by name is used.
     """
 
 
 @hookspec
 def rulebooks() -> Iterable[Rulebook]:  # type: ignore[empty-body]
-    """The documentation pages of the plugin's rules, which are read only to print them."""
+    """The documentation pages of the rules of the plugin, read only when they are printed."""
 
 
 @hookspec
@@ -119,12 +119,16 @@ def groups(study: Study) -> Iterable[Group]:  # type: ignore[empty-body]
 
 @hookspec
 def library(study: Study) -> Iterable[str]:  # type: ignore[empty-body]
-    """The name of the communication library in use; without one, ``auto`` takes any algorithm."""
+    """The name of the communication library in use; without one, ``auto`` may choose any
+    algorithm.
+    """
 
 
 @hookspec
 def pipelines(study: Study) -> Iterable[Pipeline]:  # type: ignore[empty-body]
-    """The split of the step into stages and micro-batches, from one plugin as one pipeline."""
+    """The split of the step into stages and micro-batches, as one pipeline; exactly one plugin
+    provides it.
+    """
 
 
 @hookspec
@@ -165,9 +169,9 @@ def calculations(study: Study) -> Iterable[Figure | Section | Check]:  # type: i
     """Results of the spec alone, without a step: the time of a collective, a serving latency.
 
     Called for every study. A study without training (no plugin gives it a pipeline) consists of
-    these alone. A calculation answers only if its block was written. Names of figures about a
-    labelled block start with its label, as in ``gradients.seconds``. A failed error makes the study
-    invalid.
+    these alone. A calculation returns results only if its block is in the spec. Names of figures
+    about a labelled block start with its label, as in ``gradients.seconds``. A failed error makes
+    the study invalid.
     """
 
 
@@ -191,7 +195,9 @@ def capacities(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
 
 @hookspec
 def usable_memory(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
-    """The memory of a device in bytes that a job can use: usable less used is the headroom."""
+    """The memory of a device in bytes that a job can use; the headroom is this less the used
+    memory.
+    """
 
 
 @hookspec
@@ -233,7 +239,7 @@ def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore
 def missing_figures(study: Study) -> Iterable[MissingFigure]:  # type: ignore[empty-body]
     """Figures that this study lacks, each with its requirement.
 
-    Called only where a claim or the user names a figure that is not there.
+    It is called only if a claim or the user names a figure that does not exist.
     """
 
 
@@ -241,7 +247,7 @@ def missing_figures(study: Study) -> Iterable[MissingFigure]:  # type: ignore[em
 def sections(study: Study, outcome: Outcome, brief: bool) -> Iterable[Section]:  # type: ignore[empty-body]
     """Further parts of the report, computed only on demand: advice, sensitivities.
 
-    With *brief*, only sections with ``lead`` rows are printed. Others may be left out then.
+    With *brief*, only sections with ``lead`` rows are printed, so that others may be omitted.
     """
 
 
@@ -252,7 +258,8 @@ def sections(study: Study, outcome: Outcome, brief: bool) -> Iterable[Section]: 
 def charts(  # type: ignore[empty-body]
     study: Study, outcome: Outcome, timeline: PassTimeline, points: PointTable
 ) -> Iterable[Chart]:
-    """Pictures of the arguments that the implementation names; it is called only if all exist.
+    """Pictures made from the arguments in the signature of the implementation; it is called only if
+    all of them exist.
 
     ``study`` alone is for calculations, which need no step; ``study`` and ``outcome`` for a step;
     ``timeline`` for a pipeline over time, of a step or by itself; ``points`` for a sweep or search.
@@ -264,7 +271,7 @@ def charts(  # type: ignore[empty-body]
 
 @hookspec
 def views(study: Study, name: str, rows: Sequence[int]) -> Iterable[Section]:  # type: ignore[empty-body]
-    """The pages of ``parcost show`` about a study without its step: ``ranks``, ``stages``.
+    """The views of ``parcost show`` that need no evaluation of the step: ``ranks``, ``stages``.
 
     Called for one page by *name*; *rows* are the ranks or stages to show, all of them if empty. A
     cell may be a list of whole numbers.

@@ -1,8 +1,8 @@
 """Importers: files of other tools, read as specs.
 
 An importer translates a text into blocks of attributes. It executes nothing in the text. Each
-attribute has the range of characters that it was read from. So a diagnostic points into the file of
-the user.
+attribute keeps the range of characters from which it was read. A diagnostic points at this range in
+the user's file.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class ImportOptions:
 
     *tool* is the name of an importer; empty if keys of the file identify it. *uses* are catalogue
     entries to add. *recipe* selects one of several configurations of a file. *environment* has
-    values of variables of a shell script. *family* is the model type to read a config as.
+    values of variables of a shell script. *family* is the model type to use for a config.
     *text_only* evaluates the language model of a model with several towers. *files* are other files
-    of the same job. *settings* are attributes that the command line sets: no question asks for
-    them. *anchors* are files with measured runs of the job, or attributes of one such as
+    of the same job. *settings* are attributes that the command line sets: there are no questions
+    about them. *anchors* are files with measured runs of the job, or attributes of one such as
     ``step_time = 4.1 s``.
     """
 
@@ -58,8 +58,8 @@ class ImportOptions:
     ) -> Iterator[Diagnostic]:
         """Yield a warning for each option without effect on the files *names*.
 
-        *has_effect* receives all other options. It returns whether leaving one out, or another
-        recipe, changes the translation of a file.
+        *has_effect* is called with changed options: without one of them, or with another recipe. It
+        returns whether the translation of a file changes.
         """
         without = [
             (
@@ -97,8 +97,8 @@ class ImportFile:
     """A file to import: its *name*, its *text*, and the *options* of the user.
 
     *neighbor* returns the text of another file by its path relative to this one, such as
-    ``models/llama.sh``. It returns None for a missing file, and for one that may not be read.
-    *others* has the texts of further files that the user names for the same job, by name.
+    ``models/llama.sh``. It returns None if the file is missing or must not be read. *others* maps
+    the names of the other files of the job on the command line to their texts.
     """
 
     name: str
@@ -110,7 +110,7 @@ class ImportFile:
 
 @record
 class PlaceBeside:
-    """Characters *start* to *end* of the file called *name*, beside the file that is imported."""
+    """Characters *start* to *end* of the file *name* in the folder of the imported file."""
 
     name: str
     start: int
@@ -122,11 +122,11 @@ class ImportedValue:
     """The setting ``name = value``, read from characters *start* to *end* of the file.
 
     *value* is an expression of the language, with its unit. *key* is the name of the setting in the
-    tool, as its users write it. A value that the file does not state has an *assumption*: the
-    reason for the value. *file* is the name of its file where several are joined. *remark* is added
-    to diagnostics about the value, such as a behaviour of the tool that the language lacks.
-    *beside* is the place of the key if it is in a file that the file names; *start* and *end* are
-    those of the name.
+    tool, as its users write it. For a value that the file does not state, *assumption* is the
+    reason for the value. *file* is the name of its file if several files are imported together.
+    *remark* is added to diagnostics about the value, such as a behaviour of the tool that a spec
+    cannot express. *beside* is the place of the key if the key is in a referenced file; *start* and
+    *end* are then those of the reference.
     """
 
     name: str
@@ -152,10 +152,10 @@ class ImportedBlock:
 
 @record(kw_only=True)
 class ImportedKey:
-    """A key that sets nothing, at characters *start* to *end*. *reason* is why, if it is known.
+    """A key without effect, at characters *start* to *end*. *reason* explains why, if it is known.
 
-    *attribute* is the attribute that it would set, ``model.vocabulary``, or a kind of blocks. Where
-    files are imported together, another one may set it.
+    *attribute* is the attribute that it would set, ``model.vocabulary``, or a kind of blocks;
+    another file of the job may set it.
     """
 
     name: str
@@ -173,8 +173,9 @@ class ImportQuestion:
     *reason* explains why, with the name of the key. *answers* are options of the command line to
     copy: ``--set layout.zero=1``, ``--use catalog.precisions.bf16``, ``--set-env DTYPE=fp8``. A
     value of the attribute from the command line, or from another file of the job, answers the
-    question. So does a value of an attribute in *also*. A *partial* value is in the file, such as
-    the nodes without their devices: the count of a catalogue entry does not answer the question.
+    question. A value of an attribute in *also* answers it as well. *partial* is true if the file
+    has a part of the value, such as nodes without devices per node: then the value of a catalogue
+    entry does not answer the question.
     """
 
     attribute: str
@@ -188,12 +189,12 @@ class ImportQuestion:
 
 @record(kw_only=True)
 class ImportSubject:
-    """A subject that decides the cost, such as ZeRO, and the names that files have for it.
+    """A subject that affects the cost, such as ZeRO, and its names in files.
 
-    *attributes* decide it: attributes such as ``layout.zero``, kinds of blocks, and folders of a
+    *attributes* set it: attributes such as ``layout.zero``, kinds of blocks, and folders of a
     catalogue such as ``catalog.precisions``. A question asks for the first of them. *words* are
-    parts of keys, all words of one entry together: ``zero``, ``distributed optimizer``. *within*
-    is a kind of blocks, or an attribute; a file without it has no default of the subject.
+    parts of keys; a key matches an entry if it has all of its words: ``zero``, ``distributed
+    optimizer``. *within* is a kind of blocks, or an attribute; a file without it needs no answer.
     *answers* are options to copy.
     """
 
@@ -220,11 +221,11 @@ class Translation:
     """A file of another tool as blocks of the language.
 
     *uses* are catalogue entries that the blocks refer to: ``catalog.precisions.bf16``. *ignored*
-    keys are known, and change no cost. *unknown* keys are in no table. *missing* are settings that
-    the blocks need and the file lacks; the reason says how to set them. *questions* are settings
-    that decide the cost and are unknown. *facts* are values outside of blocks that must be equal in
-    files imported together. *parts* are names of other files of the job that this translation has
-    in full: their own translations are left out.
+    keys are known, and do not affect the cost. *unknown* keys are in no table. *missing* are
+    settings that the blocks need but the file does not have; the reason says how to set them.
+    *questions* are unknown settings that affect the cost. *facts* are values outside of blocks that
+    must be equal in files imported together. *parts* are names of other files of the job that this
+    translation contains completely: they are not translated separately.
     """
 
     blocks: Sequence[ImportedBlock] = ()
@@ -241,7 +242,7 @@ class Translation:
 class Importer(ABC):
     """An importer of one file format of another tool: ``--from name``.
 
-    *title* is the tool with the versions that its table of keys is made for. *source* is the
+    *title* is the tool with the supported versions. *source* is the
     documentation of these keys.
     """
 
@@ -263,31 +264,31 @@ class Importer(ABC):
         """Return whether a file with this name and text is in the importer's format."""
 
     def option_for(self, attribute: str, names: Collection[str]) -> str:  # noqa: ARG002
-        """Return the option that adds an attribute of ``needs``, to copy.
+        """Return the command-line option that adds an attribute of ``needs``.
 
-        *names* are the blocks of the job and those that their attributes refer to, such as
-        ``device.h100_sxm`` and ``fabric.hgx_h100``: a device may name the fabric that suits it.
+        *names* are the blocks of the job and the blocks to which their attributes refer, such as
+        ``device.h100_sxm`` and ``fabric.hgx_h100``: a device may propose its usual fabric.
         """
         return self.needs[attribute]
 
     def starts(self, file: ImportFile) -> Sequence[ImportFile]:  # noqa: ARG002
         """Return the files that a launch script starts; a missing file has an empty text.
 
-        They are requested if no importer recognizes the script itself: it has the format of these
-        files.
+        It is called if no importer recognizes the script itself; the script then has the format of
+        these files.
         """
         return ()
 
     def explain(self, file: ImportFile) -> ImportProblem | None:  # noqa: ARG002
-        """Return why no importer reads a file, if it is of a kind that this one knows.
+        """Return the reason why a file cannot be imported, if this importer knows its kind.
 
-        It is requested if no importer recognizes the file, nor a file that it starts.
+        It is called if no importer recognizes the file, or a file that it starts.
         """
         return None
 
     @abstractmethod
     def translate(self, name: str, text: str) -> Translation:
-        """Return the blocks that the text describes, and the settings that they lack."""
+        """Return the blocks that the text describes, and their missing settings."""
 
     def read(self, file: ImportFile) -> Translation:
         """Return the blocks of a file; override it to use options or neighbouring files."""
@@ -296,7 +297,7 @@ class Importer(ABC):
 
 @frozen(slots=False, eq=False)
 class ForeignSource(Source):
-    """The text of a file of another tool; a reader derives a class with its findings.
+    """The text of a file of another tool; a reader derives a class that holds its results.
 
     *assumptions* are the assumed attributes, each with its value and the reason.
     """
@@ -304,7 +305,7 @@ class ForeignSource(Source):
     assumptions: Sequence[tuple[str, str, str]] = field(default=(), repr=False)
 
     def questions(self, module: Any, given: Collection[str]) -> Sequence[Diagnostic]:  # noqa: ARG002
-        """Return errors for values that decide the cost of *module*, and are not *given*."""
+        """Return errors for values that affect the cost of *module* and are not *given*."""
         return ()
 
     def explain(
@@ -314,7 +315,7 @@ class ForeignSource(Source):
         given: Collection[str],  # noqa: ARG002
         plugins: Any,  # noqa: ARG002
     ) -> SpecError:
-        """Return *error* with the options that complete the job in *module*, if it needs any."""
+        """Return *error* with the options that complete the job in *module*, if any are missing."""
         return error
 
 

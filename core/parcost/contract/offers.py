@@ -1,4 +1,6 @@
-"""Offers of a plugin that depend on no study: catalogues, report formats, timeline formats."""
+"""Contributions of a plugin that do not depend on a study: catalogues, report formats, timeline
+formats.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,9 @@ _LINES = rule(lambda text: isinstance(text, str), "which is not a text")
 class Catalogue(Record):
     """A directory of .par files, imported as ``use name.folder.block``.
 
-    *prelude* is the path, below *root*, of a file whose blocks every study inherits and may
-    override: the assumptions, each with its provenance. *example* is the path of a study to start
-    from, which is not imported.
+    *prelude* is the path, below *root*, of a file of default blocks: assumptions with their
+    provenance. Every study inherits them and may override them. *example* is the path of a study to
+    start from, which is not imported.
     """
 
     name: str
@@ -48,12 +50,12 @@ class Catalogue(Record):
 
 @record(kw_only=True)
 class Rulebook(Record):
-    """The pages of the rules that a plugin has: a table of TOML for each, by id.
+    """The documentation pages of the rules of a plugin: one TOML table per rule id.
 
-    ``parcost rule ID`` prints a page. *file* holds the tables, or *text* does. A page has a
+    ``parcost rule ID`` prints a page. The tables are in *file* or in *text*. A page has a
     ``title``, a ``severity`` (``error`` or ``warning``), ``why`` and ``fix``. It may have a
-    ``source``, and the templates ``message`` and ``help`` of its checks. The spec ``fails`` breaks
-    the rule, and passes after each ``change``. *name* is the subject of the rules.
+    ``source``, and the templates ``message`` and ``help`` of its checks. The example spec ``fails``
+    violates the rule, and passes after each ``change``. *name* is the subject of the rules.
     """
 
     name: str
@@ -82,8 +84,8 @@ class Rulebook(Record):
         """Return the check of a rule whose severity, message and help are in its table.
 
         *values* are inputs, too. A *help* that is given replaces that of the table. The table is
-        parsed only if the rule fails. A check that holds has the severity ``error`` and its id as
-        message, whatever the table says.
+        parsed only if the rule fails. A check that passes has the severity ``error`` and its id as
+        message, independent of the table.
         """
         table: Mapping[str, Any] = {"severity": "error", "message": id}
         if not all_of(holds):
@@ -124,8 +126,8 @@ class Exporter(ABC):
 
     *reads* is the part of each entry that it reads (see :class:`parcost.contract.entries.Entry`):
     ``data``, ``full``, ``points``, ``page`` or ``charts``. No other part is computed. ``parcost
-    merge`` passes the entries of shards like those of a single run. *media_type* is set if
-    notebooks can show the text, such as ``image/svg+xml``.
+    merge`` passes the entries of shards like those of a single run. *media_type*, such as
+    ``image/svg+xml``, is set if notebooks can show the text.
     """
 
     name: str
@@ -134,10 +136,10 @@ class Exporter(ABC):
 
     @abstractmethod
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:
-        """Yield the text of *entries*, piece by piece as they are evaluated.
+        """Yield the text of *entries* in pieces, as they are evaluated.
 
-        An entry that is ``rejected`` is a file without a report. Its diagnostics are on stderr
-        already, so a format for people may omit it.
+        An entry that is ``rejected`` is a file without a report. Its diagnostics are already on
+        stderr, so a format for human readers may omit it.
         """
 
 
@@ -178,7 +180,7 @@ class TimelineExporter(ABC):
 
     @abstractmethod
     def write(self, traces: Iterable[StepTrace], paper: Paper) -> Iterator[str]:
-        """Yield the text of *traces*, piece by piece; there is at least one.
+        """Yield the text of *traces* in pieces; there is at least one trace.
 
         Raises:
             SpecError: The format cannot show one of them, or it is too large.

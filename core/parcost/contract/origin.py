@@ -12,7 +12,7 @@ class Origin:
 
     *how*: ``given`` in the study's file, ``imported``, ``default``, or ``set`` from outside. *kind*
     and *source* are the provenance as written (``measured``, ``vendor``, ``published``,
-    ``assumed``, or ""). *expression* is the text of a default. *word* is the qualifier after the
+    ``assumed``, or ""). *expression* is the text of a default. *word* is the qualifier of the
     value, such as ``per_direction``. *reason* explains a default, such as ``the only device``.
     """
 

@@ -1,8 +1,8 @@
 """The outcome of an evaluation: the ledger of the step, and the memory.
 
 Every number may be an array over the study's axes. The step time is *defined* as the sum of the
-ledger's exposed seconds in order. The memory is the sum of its memory lines. So the sums are
-identities without a tolerance.
+ledger's exposed seconds in order. The memory is the sum of its memory lines. So these sums are
+exact, without a tolerance.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LedgerLine:
 class MemoryLine:
     """One memory term on the busiest device at the moment of peak memory.
 
-    *left* is the share of it that stays there: some activations may be stored elsewhere.
+    *left* is the share that stays on the device: a part of the activations may be offloaded.
     """
 
     name: str
@@ -132,7 +132,9 @@ class Outcome:
 
     @cached_property
     def step_formula(self) -> Formula:
-        """The step time as the sum of the ledger; always one object, which pages print once."""
+        """The step time in seconds as the sum of the ledger; always the same object, so that pages
+        print it once.
+        """
         return Formula(
             text="sum of the ledger",
             source="exposed time of each term",
@@ -142,7 +144,7 @@ class Outcome:
 
     @property
     def seconds_by_cause(self) -> Mapping[str, Real]:
-        """The exposed seconds of the step by cause, which add up to it."""
+        """The exposed seconds of the step by cause; their sum is the step time."""
         return _by_cause((line.cause, line.exposed) for line in self.ledger)
 
     @property
@@ -157,9 +159,11 @@ class Outcome:
 
     @property
     def kernel_seconds(self) -> Sequence[Real]:
-        """The seconds of a step in which kernels run, on each device; otherwise it waits."""
+        """The seconds of a step in which kernels run, on each device; in the remaining time the
+        device waits.
+        """
         if self.kernels is None:
-            raise ValueError("kernel_seconds needs the outcome of an evaluation")
+            raise ValueError("`kernel_seconds` needs an outcome of `evaluate`")
         return self.kernels()
 
     @property
@@ -189,7 +193,7 @@ class Outcome:
     @property
     def _run(self) -> StepReplay:
         if self.run is None:
-            raise ValueError("an outcome that was put together by hand has no pipeline to look at")
+            raise ValueError("an outcome built by hand has no pipeline")
         return self.run
 
     @property

@@ -1,8 +1,7 @@
-"""The content of a page of text, apart from how it is drawn.
+"""The content of a page of text, independent of its rendering.
 
-A report is written once, as headings, lines and tables; a terminal, a pipe and Markdown each draw
-the same page. Exporters, commands and third parties all write pages. Control characters are
-escaped: text from a spec must not control a terminal.
+A report is described once, as headings, lines and tables; terminals, pipes and Markdown render the
+same page. Control characters are escaped: text of a spec must not control a terminal.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Heading:
 class Line:
     """One sentence, wrapped to the width; a *verbatim* line is not wrapped, to be copied.
 
-    A command of parcost is cut before its options, with a backslash.
+    A command of parcost is broken before its options, with a backslash.
     """
 
     text: str = field(converter=screen_line)

@@ -18,9 +18,9 @@ from parcost.records import record
 class Pipeline(Record):
     """The split of a step: *schedule* by name, *stages* devices, *chunks* on each.
 
-    *micro_batches* per data-parallel replica may be an array. *blocking*: a device computes nothing
-    while it sends. *overlap* is the share of the possible overlap between the halves of a
-    :class:`Pair` that is reached.
+    *micro_batches* per data-parallel replica may be an array. *blocking*: a device does not compute
+    while it sends. *overlap* is the achieved share of the possible overlap between the halves of a
+    :class:`Pair`.
     """
 
     called: ClassVar[str] = "the pipeline"
@@ -36,8 +36,8 @@ class Pipeline(Record):
 class Op(NamedTuple):
     """One entry of a device's order.
 
-    *kind*: F forward, B input gradient, W weight gradient, BW both without a gap.
-    *stage* is a virtual stage, 0 to ``stages * chunks - 1``.
+    *kind*: F forward, B input gradient, W weight gradient, BW both gradients without a gap. *stage*
+    is a virtual stage, 0 to ``stages * chunks - 1``.
     """
 
     kind: Literal["F", "B", "W", "BW"]
@@ -49,7 +49,7 @@ class Pair(NamedTuple):
     """An entry of a device's order: an F and a BW of different micro-batches that run together.
 
     It starts when the inputs of both have arrived, and both outputs leave at its end. Communication
-    of one half may hide under compute of the other.
+    of one half can overlap with compute of the other.
     """
 
     forward: Op
@@ -57,15 +57,17 @@ class Pair(NamedTuple):
 
 
 def ops_of(entry: Op | Pair) -> Sequence[Op]:
-    """Return the ops of an entry of a device's order: one, or the F and the BW of a pair."""
+    """Return the ops of an entry of a device's order: a single op, or the F and the BW of a
+    pair.
+    """
     return entry if isinstance(entry, Pair) else (entry,)
 
 
 class Times(NamedTuple):
     """Seconds of one micro-batch on each virtual stage, 0 first; floats or arrays.
 
-    *B* includes recomputation. A fused BW takes ``B + W``. *FB* are the seconds of pairs, by the
-    virtual stages of their F and their BW: see :meth:`pair`.
+    *B* includes recomputation. A fused BW takes ``B + W``. *FB* maps the virtual stages of the F
+    and the BW of a pair to the seconds of the pair: see :meth:`pair`.
     """
 
     F: Sequence[Real]
@@ -109,18 +111,18 @@ class PipelineShape:
 
 @record(kw_only=True, eq=False)
 class Case:
-    """Pipelines to be timed, one or many at once: their shape, and the seconds of their passes.
+    """One or many pipelines to be timed: their shape, and the seconds of their passes.
 
-    Everything is a number or an array that broadcasts, *stages* and *chunks* too. A run is a
+    All fields, including *stages* and *chunks*, are numbers or arrays that broadcast. A run is a
     sequence of neighbouring virtual stages with equal times. *F*, *B* and *W* are the seconds of
-    one micro-batch on a stage of each run, first to last. *counts* are the stages of each run. The
-    last virtual stage is always a run of its own: ``F[-1]`` is its time, and ``F[0]`` that of the
-    first stage. For pipelines without a run, its count is 0, and its times are those of a
+    one micro-batch on a stage of each run, from first to last. *counts* are the stages of each run.
+    The last virtual stage is always a run of its own: ``F[-1]`` is its time, and ``F[0]`` that of
+    the first stage. For pipelines without a run, its count is 0, and its times are those of a
     neighbouring run.
 
-    *saved* is the most that a :class:`Pair` saves over its halves in sequence. *hop* is the seconds
-    of the slowest message between devices. If boundaries differ, *hops_before* has the sum over the
-    boundaries before each run, and devices have one stage each.
+    *saved* is the largest time in seconds that a :class:`Pair` saves compared with its halves in
+    sequence. *hop* is the seconds of the slowest message between devices. If boundaries differ,
+    *hops_before* has the sum over the boundaries before each run, and devices have one stage each.
 
     >>> case = Case(stages=4, micro_batches=8, F=(1, 2), B=(2, 3), W=(0, 1), counts=(3, 1), hop=5)
     >>> case.backward, case.before(case.F), case.messages
@@ -178,7 +180,7 @@ class Case:
         passes = list(zip(times.F, times.B, times.W, strict=True))
         last = stages * chunks - 1
         if len(passes) != last + 1:
-            raise ValueError(f"{len(passes)} times for {last + 1} virtual stages")
+            raise ValueError(f"{len(passes)} times were given for {last + 1} virtual stages")
         starts = [x for x in range(last) if not (x and alike) or alike[x] != alike[x - 1]]
         starts.append(last)
         forward, backward, weights = zip(*(passes[x] for x in starts), strict=True)

@@ -29,7 +29,7 @@ class Plugin:
 
 @record(kw_only=True, eq=False)
 class Fault:
-    """A plugin that failed: the report is incomplete."""
+    """A failure of a plugin, which makes the report incomplete."""
 
     plugin: Plugin
     hook: str
@@ -41,7 +41,7 @@ class Fault:
 
     @property
     def line(self) -> str:
-        """The line in reports that lack the contributions of the plugin."""
+        """The line in reports without the contributions of the plugin."""
         return f"incomplete: {self}"
 
 

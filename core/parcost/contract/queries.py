@@ -1,19 +1,20 @@
-"""Queries: functions of a study, evaluated once for the values that they read.
+"""Queries: functions of a study that are evaluated once per combination of the values that they
+read.
 
-A search evaluates a query under thousands of values of some attributes. Most answers depend on few
-of them. An attribute of a block that is on an axis writes its reads into :data:`READS`. The memo
-keeps an answer in a tree: the first axis that was read, its value, the next axis, and so on. A
-study looks an answer up by its own values along that path:
+A search evaluates a query under thousands of values of some attributes. Most answers depend on only
+a few of them. An attribute on an axis records its reads in :data:`READS`. The memo keeps an answer
+in a tree: the first axis that was read, its value, the next axis, and so on. A study looks an
+answer up by its own values along that path:
 
     query(heads) -- read `layout.tp` --+-- 1 --> 64
                                        +-- 2 --> read `layout.cp` --+-- 1 --> 32
                                                                     +-- 2 --> 16
 
 A query that calls others includes their reads. If the inner answer is a plain word or number, the
-outer query depends on that value only. For example, ten schedules have two answers to "does it
-split the backward pass".
+outer query depends only on that value. For example, ten schedules have only two different answers
+to "does it split the backward pass".
 
-A study without axes has nothing to record, and its memo is one level deep.
+A study without axes records no reads, and its memo has one level.
 """
 
 from __future__ import annotations
@@ -49,14 +50,17 @@ class Reads:
         """Record that the value on an axis was read.
 
         Raises:
-            ValueError: Another value was read: an answer holds a study, or a block, of another
-                point.
+            ValueError: Another value was read before: the answer contains a study or block of
+            another point.
         """
         if axis not in self.values:
             self.values[axis] = value
             self.axes.add(axis)
         elif self.values[axis] != value:
-            raise ValueError(f"`{axis}` was read at two points: an answer of a query must be plain")
+            raise ValueError(
+                f"`{axis}` was read at two points of a sweep: a query must return one value for "
+                "all points"
+            )
 
     def include(self, other: Reads) -> None:
         """Record everything that another query has read."""
@@ -75,7 +79,7 @@ READS: ContextVar[Reads | None] = ContextVar("READS", default=None)
 
 
 class Answer:
-    """A leaf of the memo: a cached answer."""
+    """Leaf of the memo: a cached answer."""
 
     __slots__ = ("value",)
 
@@ -84,7 +88,7 @@ class Answer:
 
 
 class Branch:
-    """A node of the memo: the next source that a query reads, and a child for each value."""
+    """Node of the memo: the next source that a query reads, and a child for each value."""
 
     __slots__ = ("children", "source")
 
@@ -94,7 +98,9 @@ class Branch:
 
 
 class Memo:
-    """A cache of answers by the values that they depend on; it is cleared at *most* keys."""
+    """Cache of answers, by the values on which they depend; it is cleared when it has *most*
+    keys.
+    """
 
     def __init__(self, most: int | None = None) -> None:
         self._roots: dict[Any, Any] = {}  # a Branch or an Answer
@@ -132,7 +138,9 @@ class IdentityKey:
 
 
 def key_of(value: Any) -> Any:
-    """Return a value that is equal for equal inputs: for an array its type, shape and bytes."""
+    """Return a hashable value that is equal for equal inputs: for an array its type, shape and
+    bytes.
+    """
     if is_array(value) and hasattr(value, "tobytes"):
         return value.dtype.str, value.shape, value.tobytes()
     return value
@@ -157,9 +165,10 @@ PURE: set[Callable[..., Any]] = set()
 
 
 def pure_function(function: Callable[..., T]) -> Callable[..., T]:
-    """Declare that a function depends on its arguments alone; as a query it gets no study.
+    """Declare that a function depends only on its arguments; as a query it is called without a
+    study.
 
-    Its answer must be plain data. The answer outlives the study, so the specs of a batch share it.
+    Its answer must be plain data. All specs of a batch share the cached answer.
     """
     PURE.add(function)
     return function

@@ -48,8 +48,8 @@ REQUIRED: Any = attrs.NOTHING
 class Curve:
     """Measured points: message sizes in bytes, and the seconds that one message takes.
 
-    It may take the place of a bandwidth. Between points the time is interpolated linearly in
-    log-log; outside, the nearest segment's bandwidth is continued.
+    It can replace a bandwidth. Between points the time is interpolated linearly in log-log;
+    outside, the bandwidth of the nearest segment is used.
     """
 
     sizes: NDArray[np.float64]
@@ -98,18 +98,20 @@ class BlockType:
 
     @cached_property
     def may_be_implied(self) -> bool:
-        """Whether a study has such a block even if no file writes one."""
+        """Whether a study has such a block even if it is in no file."""
         complete = all(name in self.defaults for name in self.fields)
         return complete and self.label == "none" and not self.inside
 
     @cached_property
     def children(self) -> Sequence[str]:
-        """The attributes that hold inner blocks."""
+        """The attributes that contain inner blocks."""
         return [name for name, field in self.fields.items() if field.kind == "children"]
 
     @cached_property
     def needs(self) -> Mapping[str, tuple[str, ...]]:
-        """The conditions for attributes to have an effect, by name; the block's come first."""
+        """The conditions under which attributes have an effect, by name; those of the whole block
+        come first.
+        """
         every = tuple(text for names, text in self.used_with.items() if not names)
         own = {name: (text,) for names, text in self.used_with.items() for name in names}
         found = {name: every + own.get(name, ()) for name in self.fields}
@@ -117,10 +119,10 @@ class BlockType:
 
 
 def resolver(schema: type, name: str) -> Callable[[Resolver], Resolver]:
-    """Declare the function that decides the attribute *name* if no spec gives it.
+    """Declare the function that computes the attribute *name* if no spec sets it.
 
-    The attribute's default is None. The function takes a study. It returns the value in use and the
-    reason: ``("on", "by framework fsdp2")``. ``parcost show`` prints both.
+    The default of the attribute is None. The function has a study as argument. It returns the value
+    in use and the reason: ``("on", "by framework fsdp2")``. ``parcost show`` prints both.
     """
 
     def make(function: Resolver) -> Resolver:
@@ -144,11 +146,11 @@ def quantity(
 ) -> Any:
     """Declare a number with a dimension; it is an array in a sweep.
 
-    *qualifiers* maps words that may follow the value to factors on it (``{"per_direction": 1,
-    "bidirectional": 0.5}``); with *must_qualify* a missing word is an error that lists the choices.
-    *curve* allows measured points in place of the number. A *default* that is a string is an
-    expression of the language in the block's own scope: ``default="hidden / heads"``; None is "not
-    given". A qualifier whose factor is a string divides by that attribute of the block:
+    *qualifiers* maps words after the value to factors on it (``{"per_direction": 1,
+    "bidirectional": 0.5}``); with *must_qualify*, a missing qualifier is an error that lists the
+    choices. *curve* allows measured points in place of the number. A *default* that is a string is
+    an expression of the language in the block's own scope: ``default="hidden / heads"``; None is
+    "not given". A qualifier whose factor is a string divides by that attribute of the block:
     ``{"sequences": 1, "tokens": "sequence"}``. A dimension of bytes per second accepts bits per
     second and converts.
     """
@@ -191,8 +193,8 @@ def integer(
 ) -> Any:
     """Declare a whole number, bound as a float so that formulas stay exact to 2**53.
 
-    *structural* numbers decide the shape of the evaluation (stages, chunks): they are plain Python
-    ints in the block, and a sweep over one evaluates value by value.
+    *structural* numbers set the shape of the evaluation (stages, chunks): they are plain Python
+    ints in the block, and a sweep over one is evaluated value by value.
     """
     return _field(
         default,
@@ -210,7 +212,7 @@ def integer(
 
 
 def word(*choices: str, doc: str, default: Any = REQUIRED, registry: str = "") -> Any:
-    """Declare a word out of a list of choices.
+    """Declare a word from a list of choices.
 
     With *registry*, the names that plugins register under that hook (``schedules``,
     ``collectives``, ``kernels``) are choices too.
@@ -273,14 +275,14 @@ def block(
 ) -> Callable[[type[T]], type[T]]:
     """Make a class the schema of the blocks called *kind*.
 
-    *label* says whether a block has one ("required", "optional", "none"); *inside* is the kind of
-    its outer block, if it is nested. A labelled block's object has its label as ``.label``.
-    *aliases* maps names in other tools, or in earlier versions, to attributes: ``{"vocab_size":
-    "vocabulary"}``. *any_of* are groups of attributes of which rules need one, each with the help
-    to print. *example* is a block to copy, shown if a study lacks one. *used_with* has the
-    conditions for attributes to have an effect: ``{("chunks",): "`overlap.tensor = pipelined`"}``;
-    the key ``()`` stands for all other attributes. One that is written and that no plugin reads is
-    a warning with this help.
+    *label* is "required", "optional" or "none"; *inside* is the kind of the outer block, if the
+    block is nested. A labelled block's object has its label as ``.label``. *aliases* maps names in
+    other tools, or in earlier versions, to attributes: ``{"vocab_size": "vocabulary"}``. *any_of*
+    are groups of attributes of which rules need one, each with a help text. *example* is a block to
+    copy, printed if a study has none. *used_with* has the conditions for attributes to have an
+    effect: ``{("chunks",): "`overlap.tensor = pipelined`"}``; the key ``()`` stands for all other
+    attributes. If such an attribute is written but not read by a plugin, a warning has this help
+    text.
     """
 
     def make(cls: type[T]) -> type[T]:
@@ -314,7 +316,7 @@ def block(
 def new_block(schema: type[T], values: Mapping[str, Any]) -> T:
     """Return a block with *values* for all of its attributes, and its label.
 
-    The class itself is not made for that: constructors of most blocks are never called.
+    The class is not called for this: constructors of most blocks are never used.
     """
     made = object.__new__(schema)
     vars(made).update(values)
@@ -328,19 +330,19 @@ def block_type(schema: type) -> BlockType:
 
 
 def block_name(block: object) -> str:
-    """Return the name of a block in paths: its label, or its kind without one."""
+    """Return the name of a block in paths: its label, or its kind if it has no label."""
     label: str = vars(block)["label"]
     return label or block_type(type(block)).kind
 
 
 def inner_blocks(block: object) -> Iterator[Any]:
-    """Yield the blocks that a block holds."""
+    """Yield the blocks inside a block."""
     for name in block_type(type(block)).children:
         yield from getattr(block, name)
 
 
 def with_inner_blocks(block: object) -> Iterator[Any]:
-    """Yield a block, then those inside of it at every depth."""
+    """Yield a block, then all blocks inside it at every depth."""
     yield block
     for child in inner_blocks(block):
         yield from with_inner_blocks(child)
@@ -369,7 +371,7 @@ def change_values(
 ) -> dict[type, tuple[Any, ...]]:
     """Return *blocks*, each with the new values that ``change(block)`` returns, inner ones too.
 
-    A block without changes is returned itself, and a block in two places stays one object.
+    A block without changes is returned unchanged, and a block in two places stays one object.
     """
     made: dict[int, Any] = {}
 
@@ -393,14 +395,16 @@ def change_values(
 
 @cache
 def block_attributes(schema: type) -> Sequence[str]:
-    """Return the names of the attributes that hold other blocks: references, and inner blocks."""
+    """Return the names of the attributes whose values are blocks: references and inner blocks."""
     fields = block_type(schema).fields.items()
     return [name for name, field in fields if field.kind in ("children", "reference")]
 
 
 @cache
 def _class_on_axes(schema: type) -> type:
-    """Return the class of blocks with attributes on axes; reads of all others cost less without."""
+    """Return the class of blocks with attributes on axes; reads of all other attributes have no
+    overhead.
+    """
     if "__getattr__" in vars(schema):
         return schema
     return type(schema.__name__, (schema,), {"__getattr__": _on_axis})
@@ -430,6 +434,8 @@ def _field(default: Any, field: Field) -> Any:
 
 
 def _metadata(part: Any) -> Mapping[str, Any]:
-    """Return the metadata of a member of a class that is not made yet; empty if it is no field."""
+    """Return the metadata of a member of a class that is not created yet; empty if it is not a
+    field.
+    """
     found: Mapping[str, Any] = getattr(part, "metadata", {})
     return found

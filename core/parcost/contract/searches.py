@@ -28,7 +28,7 @@ def _is_limit(value: Any) -> bool:
 #: Names of the columns that the rows of every search have in charts; the first one is also the
 #: objective of a search that names none.
 STEP_TIME, MEMORY = "step_time", "memory"
-_CHOICES = items(_is_choice, "", "no number and no word")
+_CHOICES = items(_is_choice, "", "neither a number nor a word")
 _LIMITS = items(_is_limit, "the limit ", "which is not a limit, or has no text")
 _KEEP = bounds(1, inf, "which is not a number of layouts")
 
@@ -38,9 +38,9 @@ class Axis(Record):
     """An attribute that a search may choose, by its path, and its candidate values.
 
     *values* are numbers in base units, or words of the language. A search skips values at points
-    where rules reject them. *others* are values with a remark each. A search uses them only if the
-    user names them, and prints them and *why*. An axis that *follows* from the others is not
-    chosen, needs no values, and is printed beside them. *lacking* are unavailable values, and
+    where rules reject them. *others* are further values, each with a remark. A search uses them
+    only if the user names them, and prints them with *why*. An axis that *follows* from the others
+    needs no values; it is computed and printed next to them. *lacking* are unavailable values, and
     *lacks* is the reason: a search prints both. *short* is the title of its column in tables, and
     *note* explains its values below them. *value* returns the value of an axis that follows, from
     the study of a layout; without it the attribute is read.
@@ -65,9 +65,9 @@ class Objective(Record):
     """A quantity that a search minimizes: ``cost(step_seconds)``, elementwise.
 
     *cost* must not decrease with the step time. *value* converts it to the printed number in
-    *unit*; *largest* is set if that number is to be maximized, like an MFU. An objective with a
-    *short* title is a column of every result. An objective that *needs* something missing in the
-    study cannot be chosen: the error prints it.
+    *unit*; *largest* is true if that number is maximized, like an MFU. An objective with a *short*
+    title is a column of every result. An objective that *needs* something missing in the study
+    cannot be chosen: the error prints it.
     """
 
     called: ClassVar[str] = "the objective `{0.name}`"
@@ -86,8 +86,8 @@ class Objective(Record):
 class Limit:
     """A condition that a layout must meet: ``holds(step_seconds, memory_bytes)``.
 
-    It must be monotonic: a longer step, or more memory, never makes it hold. So a layout whose
-    lower bound breaks it is skipped. *says* is the limit in words: ``memory <= 70 GiB``.
+    It must be monotonic: a longer step or more memory never makes it true. So a search skips a
+    layout whose lower bound violates it. *says* is the limit as text: ``memory <= 70 GiB``.
     """
 
     name: str
@@ -100,8 +100,8 @@ class Goal(Record):
     """The goal of a search of the study, unless the command line sets another.
 
     *axes* are names of axes; empty means all. None means not set. *subject* is the block that sets
-    the goal, for diagnostics; its attributes have the same names. *complexity* returns numbers of a
-    layout's study that sort simpler layouts first. Layouts whose cost differs by less than
+    the goal, for diagnostics; its attributes have the same names. *complexity* returns numbers that
+    sort simpler layouts first, from the study of a layout. Layouts whose cost differs by less than
     *tolerance*, a fraction, are listed in that order.
     """
 

@@ -2,7 +2,7 @@
 
 A writer turns a study into a text, and need not list the attributes that it omits. The core reads
 the text back with the importer of the same tool. It compares each attribute with that of the study.
-Differences are printed in the text and on stderr. So nothing is lost silently.
+Differences are printed in the text and on stderr. So no difference is lost silently.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @record(kw_only=True)
 class SettingsProblem:
-    """The reason why a tool cannot run a study; *attribute* is at fault, such as ``layout.pp``."""
+    """The reason why a tool cannot run a study; *attribute* is its cause, such as ``layout.pp``."""
 
     attribute: str
     message: str
@@ -31,10 +31,10 @@ class SettingsProblem:
 class ToolSettings:
     """The settings of a study as the *text* of a file, without comments about their origin.
 
-    *same* are attributes, or blocks, whose values are written differently at the same cost, each
-    with the reason: one stage has no schedule. For essential ones the core evaluates both values,
-    and rejects a difference. *needs* are settings that the tool requires to start, and that no
-    study has.
+    *same* are attributes, or blocks, whose values are written differently at the same cost. Each
+    has a reason, such as "there is only one pipeline stage". For essential ones the core evaluates
+    both values, and rejects a difference. *needs* are settings that the tool requires to start but
+    a study does not have.
     """
 
     text: str = ""
@@ -46,7 +46,7 @@ class ToolSettings:
 class SettingsWriter(ABC):
     """The settings of a tool: ``parcost export NAME``, ``parcost search --emit NAME``.
 
-    *title* is the tool with the versions that the names are valid for. *source* is their
+    *title* is the tool with the versions for which the names are valid. *source* is their
     documentation. *suffix* is the suffix of its files, *comment* the start of a comment; empty if
     files have none. *reader* is the importer that reads the text back.
 

@@ -1,4 +1,4 @@
-"""A sheet: the figures of a calculation, each a line of text over the same symbols.
+"""A sheet: the figures of a calculation, each with a formula text over the same symbols.
 
     sheet = Sheet("buckets b", G=(gradients, "B"), N=buckets)
     yield sheet("bucket", "bytes of a bucket", "MB", "G / N")
@@ -17,7 +17,7 @@ from parcost.contract.formulas import Formula, FormulaError, formula, symbols_of
 
 
 class Sheet:
-    """Makes figures ``label.name`` from texts over *symbols*.
+    """Creates figures ``label.name`` from formula texts over *symbols*.
 
     A line may add symbols.
 

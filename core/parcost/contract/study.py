@@ -47,17 +47,17 @@ class Call:
 
 
 class Schedule(ABC):
-    """A pipeline schedule. A third party writes ``name`` and ``order`` and no more.
+    """A pipeline schedule. A plugin needs to write only ``name`` and ``order``.
 
     The core derives everything else from the order, once for each (stages, micro-batches, chunks):
     the devices of each virtual stage, the micro-batches in flight and, by replay, the time. Its
-    cache identifies a schedule by object identity, so always return the same object.
+    cache uses object identity, so always return the same object.
 
     A search bounds layouts by the order for slightly more micro-batches than twice the stages. It
     assumes that with more micro-batches each device has the same stages and the same first and last
-    stage. It also assumes that devices then hold no fewer micro-batches at once.
+    stage. It also assumes that devices then have at least as many micro-batches in flight.
 
-    Every optional method takes one object and may return None, which leaves the answer to the core.
+    Every optional method has one argument and may return None; then the core computes the answer.
     """
 
     name: str
@@ -78,9 +78,9 @@ class Schedule(ABC):
 
         Each virtual stage ``0 .. stages * chunks - 1`` needs an F and either a BW, or a B and a W,
         for each micro-batch ``0 .. micro_batches - 1``, all on one device. A virtual stage is on
-        the devices that list it. Devices work strictly in order; an op starts when its device is
-        free and its input has arrived. F follows F of the previous stage; B and BW follow B of the
-        next stage. A gradient leaves at the end of its op.
+        the devices whose lists contain it. Devices work strictly in order; an op starts when its
+        device is free and its input has arrived. F follows F of the previous stage; B and BW follow
+        B of the next stage. A gradient leaves at the end of its op.
         """
 
     def for_study(self, study: Study) -> Schedule:  # noqa: ARG002
@@ -91,34 +91,35 @@ class Schedule(ABC):
         return self
 
     def limits(self, shape: PipelineShape) -> str | None:  # noqa: ARG002
-        """Return why the schedule does not exist for *shape*, in words, or None.
+        """Return the reason why the schedule does not support *shape*, or None.
 
         The core calls it before ``order``.
         """
         return None
 
     def period(self, stages: int, chunks: int) -> int | None:  # noqa: ARG002
-        """Return after how many micro-batches the order repeats itself, or None if it does not.
+        """Return the period of the order in micro-batches, or None if it is not periodic.
 
-        For as many micro-batches more, the order has one more round of ops before cool-down. It is
-        the same otherwise. A replay computes few of the rounds.
+        With one more period of micro-batches, the order has one more round of ops before cool-down,
+        and is otherwise unchanged. A replay computes only a few of the rounds.
         """
         return None
 
     def closed_form(self, case: Case) -> tuple[Real, Mask] | None:  # noqa: ARG002
-        """Return the makespan of each pipeline of *case* in closed form, and where it holds.
+        """Return the makespan of each pipeline of *case* in seconds in closed form, and the mask
+        where it is valid.
 
-        It equals the replay wherever the mask holds, for messages that block no device. Elsewhere
-        the seconds may have any value.
+        Where the mask is true, it equals the replay with non-blocking messages. Elsewhere the
+        seconds are arbitrary.
         """
         return None
 
     def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]] | None:  # noqa: ARG002
-        """Return the start and end of the first stage of each run, where ``closed_form`` holds.
+        """Return the start and end of the first stage of each run, where ``closed_form`` is valid.
 
-        Starts are of the first forward pass, ends of the last backward pass, in seconds. They
-        decide how much hides in fill and drain. Further stages of a run start later and end
-        earlier. Without spans, terms that need them make the core replay.
+        In seconds: the start of its first forward pass, and the end of its last backward pass. They
+        determine the time that can be hidden in fill and drain. Further stages of a run start later
+        and end earlier. Without spans, the core replays the order if terms need them.
         """
         return None
 
@@ -133,9 +134,9 @@ class Schedule(ABC):
 
 @record(kw_only=True, eq=False)
 class Replay(Record):
-    """A pipeline without the rest of a step, for ``parcost timeline`` to draw.
+    """A pipeline without other parts of a step, drawn by ``parcost timeline``.
 
-    *hop* is the seconds of a message between neighbouring devices.
+    *hop* is the time in seconds of a message between neighbouring devices.
     """
 
     name: str
@@ -165,12 +166,12 @@ class Collective(ABC):
 
     @abstractmethod
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of one call in seconds; infinity where the algorithm cannot run."""
+        """Return the time of one call in seconds; infinity if the algorithm cannot run."""
 
     def closed_form(self, operation: str, group: Group) -> ClosedForm | None:  # noqa: ARG002
-        """Return the time as one expression; None if only the phases explain it.
+        """Return the time as one expression; None if no single expression exists.
 
-        A report prints it wherever it equals ``seconds``, and the phases elsewhere.
+        A report prints it if it equals ``seconds``, and the phases otherwise.
         """
         return None
 
@@ -179,7 +180,7 @@ class Collective(ABC):
         return self
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Return where the algorithm can run."""
+        """Return the mask of points at which the algorithm can run."""
         return True
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
@@ -187,18 +188,18 @@ class Collective(ABC):
         return ""
 
     def remedy(self, group: Group, fabric: str) -> str:  # noqa: ARG002
-        """Return the change of a spec that lets the algorithm run, "" if none exists.
+        """Return the change of a spec that allows the algorithm to run, "" if no change does.
 
         *fabric* is the name of the block of the fabric.
         """
         return ""
 
     def phases(self, operation: str, n: Real, group: Group) -> Sequence[Phase] | None:  # noqa: ARG002
-        """Return the phases of a call, each with its messages on one link; None if not known."""
+        """Return the phases of a call, each with its messages on one link; None if unknown."""
         return None
 
     def cut(self, pieces: Real) -> Collective | None:  # noqa: ARG002
-        """Return the pipelined algorithm with a number of *pieces*; None if it has no pieces."""
+        """Return the pipelined algorithm with this number of *pieces*; None if it has no pieces."""
         return None
 
 
@@ -257,9 +258,9 @@ class Study(ABC):
         kind = type_.kind
         labels = ", ".join(f"`{b.label}`" for b in found)
         message = (
-            f"the study has {len(found)} blocks `{kind}` ({labels}), and one is needed"
+            f"the study has {len(found)} `{kind}` blocks ({labels}); it needs exactly one"
             if found
-            else f"the study has no block `{kind}`, and one is needed"
+            else f"the study needs a `{kind}` block"
         )
         place = self.path or self.name
         copy = f"for example `{type_.example}`" if type_.example and not found else None
@@ -276,8 +277,8 @@ class Study(ABC):
     def where(self, subject: str) -> Span | None:
         """Return the span in the file that sets the attribute at a path such as ``layout.tp``.
 
-        Without the attribute it is the header of its block; without the block, None. A nested
-        block, such as a level of a fabric, is found by its label, if no other has it.
+        If the attribute is not set, it is the span of the block header; without the block, None. A
+        nested block, such as a level of a fabric, is found by its label, if the label is unique.
         """
         if not subject:
             return None
@@ -314,9 +315,9 @@ class Study(ABC):
     def query(self, function: Callable[..., T], *arguments: Any) -> T:
         """Return ``function(self, *arguments)``, cached by the values that it reads.
 
-        Hooks and functions of plugins share results this way: a cache of their own would hide the
-        values that a result depends on. *arguments* are numbers, words, arrays and blocks. A
-        :func:`parcost.pure_function` gets no study.
+        Hooks and functions of plugins must share results this way: a separate cache would hide the
+        values on which a result depends. *arguments* are numbers, words, arrays and blocks. A
+        :func:`parcost.pure_function` is called without the study.
         """
 
     @abstractmethod
@@ -325,7 +326,9 @@ class Study(ABC):
 
     @abstractmethod
     def contributions_by_row(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        """Return :meth:`contributions` with the plugins' own counts, independent of the stages."""
+        """Return :meth:`contributions` with the counts as plugins gave them, independent of the
+        stages.
+        """
 
     @abstractmethod
     def row(
@@ -346,7 +349,7 @@ class Study(ABC):
 
         A search evaluates several numbers of stages at once. If the result differs between them, it
         is an array over all of their points; a tuple of numbers becomes a tuple of arrays. A plugin
-        that reads the stages in another way is called once for each number of stages.
+        that reads the stages in other ways is called once for each number of stages.
         """
 
     @property
@@ -376,7 +379,7 @@ class Study(ABC):
 
     @property
     def calculates(self) -> bool:
-        """Whether a plugin answers a calculation, or failed in the attempt."""
+        """Whether a plugin returned a calculation, or failed in doing so."""
         answered = bool(self.contributions("calculations"))
         return answered or any(fault.hook == "calculations" for fault in self.faults)
 
@@ -417,10 +420,9 @@ class Study(ABC):
 
     @abstractmethod
     def algorithms(self, operation: str) -> Sequence[Collective]:
-        """Return every algorithm that offers *operation*; of equally fast ones, the first is used.
-
-        They are in descending order of their names. An algorithm with a method ``for_study`` is
-        replaced by its result.
+        """Return every algorithm that supports *operation*, in descending order of names; of
+        equally fast ones, the first is used. An algorithm with a method ``for_study`` is replaced
+        by its result.
         """
 
     @abstractmethod
@@ -431,14 +433,14 @@ class Study(ABC):
 
         *n* is a number or a formula, which becomes a part of the explanation.
 
-        ``auto`` is the elementwise minimum over every algorithm that offers the operation, except
+        ``auto`` is the elementwise minimum over all algorithms that support the operation, except
         those used by name only. Any other word is the name of an algorithm. The time is infinite
-        where it cannot run, or does not offer the operation.
+        where the algorithm cannot run, or if it does not support the operation.
         """
 
     @abstractmethod
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
-        """Return the algorithms that the word *algorithm* selects.
+        """Return the algorithms that the name *algorithm* selects.
 
         ``auto`` selects the algorithms of the communication library in use. Without a library it
         selects all except algorithms used by name only.
@@ -456,7 +458,8 @@ class Study(ABC):
         """
 
     def as_written(self) -> Study:
-        """Return the study as its file has it, without values from outside or from :meth:`replace`.
+        """Return the study of the file alone, without values from the command line or from
+        :meth:`replace`.
 
         A study that was built by hand is returned unchanged.
 
@@ -475,11 +478,13 @@ class Study(ABC):
 
     @abstractmethod
     def legal(self) -> Mask:
-        """Return where the study meets every rule that needs no evaluation; memory may not fit."""
+        """Return the mask of points that pass all rules that need no evaluation; memory is not
+        checked.
+        """
 
     @abstractmethod
     def evaluate(self) -> Outcome:
-        """Return the step time and the memory of the study, even if it is invalid.
+        """Return the outcome (step time and memory) of the study, even if it is invalid.
 
         Raises:
             SpecError: The study has nothing to train, or no schedule.
@@ -490,14 +495,14 @@ class Study(ABC):
     def with_blocks(self, blocks: Mapping[type, tuple[Any, ...]]) -> Study:
         """Return the study with other blocks and empty caches.
 
-        Unlike :meth:`replace`, no expression of the spec is evaluated again: all other blocks stay
-        as they are.
+        Unlike :meth:`replace`, no expression of the spec is evaluated again: all other blocks are
+        unchanged.
         """
 
     # --- what the engine does with studies ------------------------------------------
 
     def faults_beyond(self, base: Study) -> Sequence[Fault]:
-        """Return the faults that *base* does not have, by plugin and hook."""
+        """Return the faults that are not in *base*, compared by plugin and hook."""
         known = {(fault.plugin, fault.hook) for fault in base.faults}
         return [fault for fault in self.faults if (fault.plugin, fault.hook) not in known]
 
@@ -505,7 +510,7 @@ class Study(ABC):
     def leave_out(self, fault: Fault, answer: Any) -> None:
         """Record a fault in a contribution of a plugin, and omit that contribution from now on.
 
-        Variants of the study omit it too, because it would fail in them as well.
+        Variants of the study omit it as well.
         """
 
     @abstractmethod

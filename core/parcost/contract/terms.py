@@ -1,7 +1,7 @@
 """Terms: the times and memory that plugins contribute, and the reducer adds up.
 
-A plugin gives the cost of a term and the terms that *may* hide it; only the reducer, which has
-every term, decides which seconds are exposed. Every ``seconds`` and ``bytes_`` may be a float or an
+A plugin gives the cost of a term and the terms that *can* hide it; only the reducer, which has all
+terms, decides which seconds are exposed. Every ``seconds`` and ``bytes_`` may be a float or an
 array over candidates. A formula is a template, a mapping of named inputs and a source; it is
 rendered only on demand.
 
@@ -9,11 +9,11 @@ Stages. A model is cut into ``stages * chunks`` *virtual stages*, 0 first. A ter
 number of occurrences on each of them, per micro-batch: one number for all, a tuple with one number
 per virtual stage, or a :class:`StageCounts`.
 
-Causes. A report sums time and memory by ``cause``. That is a word or two such as ``optimizer`` or
-``gradients``, and is printed unchanged. A :class:`Cause` has other words that users may type for
-it. A term without a cause counts as ``other``.
+Causes. A report sums time and memory by ``cause``. A cause is one or two words such as
+``optimizer`` or ``gradients``, printed unchanged. A :class:`Cause` also has synonyms that users may
+type. A term without a cause counts as ``other``.
 
-Names and tags. A term's ``name`` is for people, and may be reworded. Figures find terms by their
+Names and tags. A term's ``name`` is for human readers, and may change. Figures find terms by their
 plugin, their kind and their ``tag``, a word that the plugin chooses: ``gradients``.
 """
 
@@ -75,7 +75,7 @@ class Cause(str):
     def __new__(cls, name: str, *synonyms: str, color: str = "") -> Self:
         """Return the cause *name*, which reports print; *synonyms* are accepted as input.
 
-        Terminals, pages and charts draw it in its *color*, such as ``#0072B2``.
+        *color* is its color in terminals, pages and charts, such as ``#0072B2``.
         """
         cause = super().__new__(cls, name)
         cause.synonyms = synonyms
@@ -84,7 +84,7 @@ class Cause(str):
 
 
 class Operator(Record):
-    """An operation of a rank, as a record shared by the plugins that describe and time it.
+    """An operator of a rank, as a record shared by the plugins that describe and time it.
 
     A vocabulary derives records from it; their annotations define the valid values. *count* is the
     occurrences per micro-batch on each virtual stage, as in :class:`Work`.
@@ -113,9 +113,9 @@ class FlopCount(Record):
 class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not empty
     """Occurrences on each virtual stage, as a total and the function that counts them.
 
-    ``StageCounts(80, layers)`` are the 80 layers of a model: a tuple with the total, so that its
-    ``sum`` and ``any`` are independent of the stages. The core calls ``layers(study)``, with
-    further *arguments* if any, for one number per virtual stage where it adds up.
+    ``StageCounts(80, layers)`` is the count of 80 layers of a model: a tuple with the total, so
+    that its ``sum`` and ``any`` are independent of the stages. The core calls ``layers(study)``,
+    with further *arguments* if any, for one number per virtual stage where it adds up.
 
     >>> sum(StageCounts(80, len)), StageCounts(80, len) == StageCounts(80, len)
     (80, True)
@@ -156,16 +156,16 @@ class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is
 
 @record(eq=False)
 class Names:
-    """Several names of which one holds for each candidate: ``names[at]``, for a resource.
+    """Names of a resource, of which one applies to each layout: ``names[at]``.
 
-    The core makes a term of each name, with its seconds where the name holds and 0 elsewhere.
+    The core creates one term per name, with its seconds where the name applies and 0 elsewhere.
     """
 
     names: tuple[str, ...]
     at: Any
 
     def __str__(self) -> str:
-        """Return the names that hold for some candidate, joined by "or"."""
+        """Return the names that apply to at least one layout, joined by "or"."""
         held = {int(i) for i in self.at.reshape(-1)}
         return " or ".join(name for i, name in enumerate(self.names) if i in held)
 
@@ -221,20 +221,20 @@ def _resource(name: str, value: Any) -> str:
         there = all_of((at >= 0) & (at < count) & (at % 1 == 0))
     except (TypeError, ValueError, AttributeError):
         there = False
-    return "" if there else f"resources at {quote(value.at)}, which are not there"
+    return "" if there else f"resources at {quote(value.at)}, which do not exist"
 
 
 _COUNT = rule(
     is_count,
-    "which is not a number of times, nor one for each virtual stage",
+    "which is neither a count nor a list with a count for each virtual stage",
     "(value.__class__ is float and 0.0 <= value < inf)"
     " or (value.__class__ is tuple and value and are_counts(value))",
     are_counts=_are_counts,
 )
 _RESOURCE: Declaration = {"rule": Rule(_resource, "value.__class__ is str")}
-_BOUNDARIES = items(lambda value: is_within(value, 0.0), "a boundary of ", "which no time is")
+_BOUNDARIES = items(lambda value: is_within(value, 0.0), "a boundary of ", "which is not a time")
 _SHARES = items(
-    lambda value: is_within(value, 0.0, 1.0), "also_busy = ", "which is not within 0 and 1"
+    lambda value: is_within(value, 0.0, 1.0), "also_busy = ", "which is not between 0 and 1"
 )
 _CALLED = "the term `{0.name}`"
 
@@ -282,12 +282,12 @@ class Work(StageTerm):
     F forward, B gradient of the input, W gradient of the weights, R recomputed forward. *resource*
     is busy during it (``compute``, ``hbm``, or the name of a fabric level, from its link).
 
-    *window* None is serial. Otherwise it names the Work that this may hide under, in the same pass:
-    all serial Work whose *host* has that name. An empty name is all serial Work of the forward
-    pass, or of the whole backward pass: R, B and W, or without W where the schedule separates it.
-    At most *share* of the hosts' seconds can cover it. The share *alone* of its occurrences runs
-    without hosts, as serial work does. *slowdown* is the time that one hidden second adds to its
-    hosts (0.14: a seventh of the multiprocessors are taken).
+    *window* None is serial. Otherwise it names the Work in the same pass that can hide this term:
+    all serial Work whose *host* has that name (the hosts). An empty name means all serial Work of
+    the forward pass, or of the whole backward pass: R, B and W, but not W if the schedule separates
+    it. At most a *share* of the seconds of the hosts can hide it. A share *alone* of its
+    occurrences is serial. *slowdown* is the time that one hidden second adds to its hosts: 0.14 if
+    a seventh of the multiprocessors are occupied.
 
     *also* are other resources that are busy at the same time, for the share *also_busy* of its
     seconds without *latency*: see :func:`link_resources`.
@@ -307,7 +307,7 @@ class Edge(Term):
 
     *seconds* is its time between any two devices. If boundaries differ, it is the slowest, and
     *boundaries* has the seconds over each: between devices 0 and 1, 1 and 2, and so on. Devices
-    further apart take the slowest boundary between them. The schedule decides which devices hold
+    further apart use the slowest boundary between them. The schedule decides which devices hold
     neighbouring virtual stages.
     """
 
@@ -321,17 +321,17 @@ class Once(StageTerm):
 
     *when* is ``fill``, ``drain`` or ``end``: before the first forward pass of the stage, after its
     last backward pass, or after all stages have drained. Idle time of the stage in fill or drain
-    hides it. A share *beside* of one micro-batch's pass on that stage may cover it too: the forward
-    pass in fill and the backward pass in drain, only W if the schedule separates it. The time that
-    the same resource is busy in that pass is subtracted. *tail* seconds are never covered by
-    compute (the last bucket). *slowdown* is the time that one second under compute adds to that
-    stage. The terms of a stage in one group run one after another, and the group adds its longest
-    stage. *also*, *also_busy* and *latency* are as in :class:`Work`.
+    hides it. A share *beside* of the pass of one micro-batch on that stage can hide it as well: the
+    forward pass in fill, and the backward pass in drain (only W if the schedule separates it). The
+    time that the same resource is busy in that pass is subtracted. *tail* seconds are never hidden
+    by compute (the last bucket). *slowdown* is the time that one second hidden by compute adds to
+    that stage. The terms of a stage in one group run one after another, and the group adds its
+    longest stage. *also*, *also_busy* and *latency* are as in :class:`Work`.
 
-    *on_arrival*: terms in fill begin when the first micro-batch arrives, not with the step. So each
-    stage of the pipeline waits after the one before it. It holds for all terms in fill of a stage.
-    *after_device*: a term in drain waits for the last backward pass of the device, and hides under
-    no pass. All terms in drain of the device wait with it.
+    *on_arrival*: terms in fill begin when the first micro-batch arrives, and not at the start of
+    the step. The waiting times of stages then add up. It applies to all terms in fill of a stage.
+    *after_device*: a term in drain waits for the last backward pass of the device, and no pass
+    hides it. It applies to all terms in drain of the device.
     """
 
     when: Literal["fill", "drain", "end"]
@@ -349,10 +349,10 @@ class Memory(Record):
     flight there at that moment, which the schedule decides. *once_per_device* is held once, even if
     the device has several virtual stages. *of_activations* adds a share of all *per_micro_batch*
     memory of the device. A negative share is stored elsewhere: it reduces all *per_micro_batch*
-    terms except *resident* ones, to nothing at -1, and has no line of its own. *resident* terms
-    always stay on the device, as the logits do under activation offloading. If the schedule
-    separates W, the share *freed_at_b* of a *per_micro_batch* term is freed when B ends. The rest
-    is freed when W ends.
+    terms except *resident* ones (to 0 at -1), and has no separate line. *resident* terms always
+    stay on the device, like the logits with activation offloading. If the schedule separates W, the
+    share *freed_at_b* of a *per_micro_batch* term is freed when B ends. The rest is freed when W
+    ends.
 
     The moment ``loss`` is the backward pass of the parts after the layers, ``backward`` the
     backward pass of the layers. A *per_micro_batch* term that is not in ``backward`` is freed
@@ -360,7 +360,7 @@ class Memory(Record):
     of the last micro-batch's backward pass, where one of each *per_micro_batch* term is left.
 
     In the moments *cached* an allocator keeps the freed block, which it returns when memory runs
-    out: readings of a device count it, the peak memory of a step does not.
+    out: tools such as nvidia-smi count it, the peak memory of a step does not.
     """
 
     called: ClassVar[str] = _CALLED
@@ -372,7 +372,9 @@ class Memory(Record):
     per_micro_batch: bool = False
     once_per_device: bool = False
     resident: bool = False
-    of_activations: Real = field(default=0.0, metadata=bounds(-1.0, inf, "which no share is"))
+    of_activations: Real = field(
+        default=0.0, metadata=bounds(-1.0, inf, "which is not a share of the activations")
+    )
     freed_at_b: Real = field(default=0.0, metadata=SHARE)
     moments: Sequence[Moment] = field(default=MOMENTS, metadata=TEXTS)
     cached: Sequence[Moment] = field(default=(), metadata=TEXTS)

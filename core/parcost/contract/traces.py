@@ -1,18 +1,19 @@
 """Traces: the activity of every device of a step over time, as timeline formats read it.
 
 A trace has the passes of a step, and the terms inside of each pass. It has messages between stages,
-once-per-step terms, and memory over time. The engine places them by these rules:
+once-per-step terms, and memory over time. The engine places them with these rules:
 
 - Passes are those of the replay, delayed by the terms that stages wait for before the first pass.
 - In a pass, serial terms are placed one after another, in the order of the report. Then come
   the exposed part of overlapping terms, and the slowdown.
 - An overlapping term begins with its hosts, in the idle time of its stream. If other traffic of
   the stream interrupts it, it is several slices. If the stream has no idle time left, it moves to a
-  second lane, and up to eight. The time that fits nowhere is the rest, beside the whole pass.
-- Once-per-step terms have streams of their own. Those of ``fill`` are before the first pass of a
+  second lane (at most eight). Time that fits in no lane is drawn as ``rest``, parallel to the whole
+  pass.
+- Once-per-step terms have separate streams. Those of ``fill`` are before the first pass of a
   stage, those of ``drain`` after its last. Those of ``end`` are after the last pass of all.
-  The share that compute covers is beside the neighbouring pass.
-- Seconds that the report counts but no event shows are a slice of their own, named so.
+  The share that compute hides is parallel to the neighbouring pass.
+- Seconds of the report without an event are a separate slice, with such a name.
 
 So no two slices of a stream overlap, and the last slice ends with the step.
 """
@@ -49,9 +50,9 @@ class Slice(NamedTuple):
     ``once`` a once-per-step term. ``slowdown`` is the slowdown of compute under a transfer, and
     ``rest`` is time that no event shows.
 
-    *beside*: other work covers it, so that the device does not wait. *op* is the pass that it
-    belongs to. *of* is the share of the term in this slice: of the term in one pass, or for
-    ``once`` on one *stage*. *calls* is how often the term occurs there.
+    *beside*: other work hides it, so that the device does not wait. *op* is its pass. *of* is the
+    share of the term in this slice: of the term in one pass, or for ``once`` on one *stage*.
+    *calls* is the number of occurrences of the term there.
     """
 
     name: str
@@ -90,7 +91,7 @@ class StepTrace(ABC):
     step.
 
     *at* are the values of the sweep at its point. *part* is the name of a pipeline without a step,
-    "" for a step. *seconds* is the step time, and *ledger* its lines. *held* are the virtual stages
+    "" for a step. *seconds* is the step time, and *ledger* its lines. *held* has the virtual stages
     of each device, *alive* the maximum number of micro-batches in flight on each. *ranks* are
     chosen by the user; with None the format chooses. All numbers are scalars.
     """
@@ -129,18 +130,18 @@ class StepTrace(ABC):
 
     @abstractmethod
     def memory(self, device: int) -> Iterator[tuple[float, float]]:
-        """Yield times and the bytes that a device holds from then on.
+        """Yield times in seconds, and the bytes that a device holds from that time on.
 
-        During a pass it holds the memory that the report counts in forward or in backward. Only
+        During a pass it holds the memory of the moment forward or backward of the report. Only
         micro-batches in flight then are counted. After the pipeline it holds the maximum of
         optimizer and gather.
         """
 
 
 def timed_communications(of: Formula) -> Sequence[tuple[Communication, float]]:
-    """Return the collectives of a time, in sequence, each with the seconds of one call.
+    """Return the collectives of a formula of time, in order, each with the seconds of one call.
 
-    They are found in the formula *of*, or in the formulas of its inputs. The number of occurrences
+    They come from the formula *of*, or from the formulas of its inputs. The number of occurrences
     is ``of.value`` divided by the sum of the seconds.
     """
     if isinstance(of.communication, Communication):

@@ -1,7 +1,7 @@
 """Validation of answers to hooks, by the declarations of their classes.
 
-An invalid answer is left out and its plugin is named. Otherwise it would fail far from its plugin,
-in a sum or on a page. The whole study would fail with it. Declarations are explained in
+An invalid answer is omitted, and its plugin is reported. Otherwise the whole study would fail
+later, in a sum or on a page, far from the plugin. Declarations are explained in
 :mod:`parcost.contract.fields`.
 """
 
@@ -58,7 +58,7 @@ def answer_types(hook: str) -> tuple[type, ...]:
 
 
 def items_of(hook: str, function: Callable[..., Any], *arguments: Any) -> tuple[Sequence[Any], str]:
-    """Return the items that *function* answers to *hook*, and an error for an invalid list."""
+    """Return the items that *function* returns for *hook*, and an error for an invalid list."""
     answer = function(*arguments)
     if answer is None:
         return (), ""
@@ -120,7 +120,7 @@ def declarations(class_: Any) -> Declarations:
 
 
 def _compile(rules: Sequence[tuple[str, Any, Rule]], *, has_own: bool) -> Callable[[Any], str]:
-    """Return a function from a record to its error; it is compiled, as a loop is half as fast."""
+    """Return a compiled function from a record to its error; a loop would be half as fast."""
     known: dict[str, Any] = {"inf": inf, "fault": _fault}
     lines = ["def problem(answer):"]
     for i, (name, default, rule) in enumerate(rules):
@@ -161,7 +161,7 @@ def problem(answer: Any) -> str:
 
     >>> from parcost import Edge
     >>> problem(Edge(name="hop", seconds=-1.0))
-    'gave the term `hop` seconds = -1.0, which no time or size is'
+    'gave the term `hop` seconds = -1.0, which is negative or not finite'
     """
     return declarations(answer.__class__).problem(answer)
 
@@ -169,10 +169,14 @@ def problem(answer: Any) -> str:
 def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
     """Return the contributions in an answer to *hook*, and the error in it or an empty text.
 
-    *blame* makes an error that names the plugin.
+    *blame* returns an error that names the plugin.
     """
     if hook in ("capacities", "usable_memory"):
-        wrong = "" if is_within(answer) else f"gave the capacity {quote(answer)}, which no size is"
+        wrong = (
+            ""
+            if is_within(answer)
+            else f"gave the capacity {quote(answer)}, which is not a size in bytes"
+        )
         return (answer,), wrong
     class_: Any = type(answer)
     declared = _declarations(hook, class_)
@@ -262,8 +266,8 @@ _PARTS: Mapping[str, Callable[[Any, Blame], Sequence[Any]]] = {
 def _guard(function: Callable[..., Any], what: str, expected: str, blame: Blame) -> Any:
     """Return *function* with checks: if it fails or its result is invalid, the error names *what*.
 
-    *expected* is "numbers" or "true and false": one for all inputs, or one for each. The result for
-    a finite input must be a number.
+    *expected* is "numbers" or "true and false": a single value, or one per input. The result for a
+    finite input must be a number.
     """
 
     def do(*numbers: Any) -> Any:
@@ -326,7 +330,9 @@ def _explanation(
     explain: Callable[[], Any],
     blame: Blame,
 ) -> Formula:
-    """Return the formula that *explain* makes; if it fails, the formula *kept* with the reason."""
+    """Return the formula that *explain* returns; if it fails, the formula *kept* with the
+    reason.
+    """
     try:
         made = call(explain)
         wrong = _formula_problem(name, made, blame)

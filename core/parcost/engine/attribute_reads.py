@@ -1,17 +1,17 @@
-"""Attributes that a spec writes and no plugin reads: they have no effect.
+"""Attributes in a spec that no plugin reads, so that they have no effect.
 
 A block declares which of its attributes have an effect only with another one (``used_with`` of
-:func:`parcost.block`). Those that the study's own file writes record whether they are read. An
-evaluation in which one is not read gives the same numbers without it::
+:func:`parcost.block`). Those in the study's own file record whether they are read. If an attribute
+is not read during an evaluation, the results are the same without it::
 
     overlap { tensor = off, chunks = 4 }
 
     warning[no-effect]: `overlap.chunks` has no effect
       help: it needs `overlap.tensor = pipelined`
 
-Rules read attributes in order to validate them, which does not count. Values of imported files and
-values with provenance are not reported: they are facts for other layouts, or for later use. A study
-that a rule rejects is not evaluated: a correction may change which attributes are read.
+Reads by rules do not count, because rules only validate attributes. Values of imported files and
+values with provenance are not reported: they may be facts for other layouts. A study that a rule
+rejects is not evaluated: a correction may change which attributes are read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class WrittenAttribute:
 
     @property
     def readers(self) -> Sequence[tuple[Any, str]]:
-        """The attributes of which one must be read, each with its block."""
+        """The attributes with their blocks, of which at least one must be read."""
         return [(self.block, self.name), *self.followers]
 
 
@@ -54,7 +54,7 @@ class WrittenAttribute:
 def record(study: SpecStudy) -> Iterator[SpecStudy]:
     """Yield *study* with blocks that record reads of its attributes that may have no effect.
 
-    Its blocks record for one thread at a time; in other threads nothing is recorded.
+    Reads are recorded in one thread at a time.
     """
     names: dict[int, tuple[Any, type, set[str]]] = {}
     with study.recording:
@@ -82,8 +82,7 @@ def unread_checks(
     """Yield a warning for the attributes that no plugin has read while *study* was evaluated.
 
     *failed* are warnings of rules: attributes that they name are not reported again. *details*
-    returns the figures that are computed on demand; it is called if an attribute is unread without
-    them.
+    computes the detailed figures; it is called if an attribute is unread without them.
     """
     reported = {check.subject for check in failed}
     if not _unread_attributes(study, reported):
@@ -176,7 +175,9 @@ def _target_kinds(*schemas: type) -> frozenset[str]:
 
 
 def _blocks_in_use(study: Study) -> Iterable[Any]:
-    """Return the blocks of a study; of definitions, those that another block refers to."""
+    """Return the blocks of a study; of the kinds that are only definitions, those to which another
+    block refers.
+    """
     schemas = [type_.schema for type_ in study.plugins.blocks.values()]
     targets = study.query(_target_kinds, *schemas)
     found: dict[int, Any] = {}

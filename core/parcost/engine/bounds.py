@@ -27,9 +27,9 @@ def lower_bound(
 ) -> Real:
     """Return a lower bound of the makespan in seconds; see :func:`case_of` for *alike*.
 
-    Without a better bound of the schedule it is a maximum over two kinds of path. One is the path
-    of a micro-batch through all stages. The other is the work of each device: a first micro-batch
-    has to arrive, and a last gradient has to leave.
+    Without a better bound of the schedule it is the maximum of two kinds of paths: the path of a
+    micro-batch through all stages; and the work of each device, plus the arrival of its first
+    micro-batch and the departure of its last gradient.
     """
     case = case_of(plan.pipeline, times, reduce(minimum, hops_of(hop)), micro_batches, alike)
     if (found := better(plan.schedule, case)) is not None:
@@ -60,7 +60,7 @@ def _so_far(seconds: Sequence[Real]) -> Sequence[Real]:
 
 
 def _count_alike(doings: Iterable[tuple[Real, tuple[Real, ...]]]) -> _Doings:
-    """Return the passes with equal seconds as one, as often as all of them."""
+    """Return the passes with equal seconds merged into one, with the sum of their counts."""
     found: dict[tuple[int, ...], tuple[Real, tuple[Real, ...]]] = {}
     for often, seconds in doings:
         key = tuple(map(id, seconds))
@@ -73,8 +73,9 @@ def device_seconds(
 ) -> Sequence[Real]:
     """Return the busy time of each device in seconds.
 
-    With more *micro_batches* than in the plan it is a lower bound: every added forward pass is
-    assumed to run in a pair, if any does. With fewer, no pair is assumed to be lost.
+    With more *micro_batches* than in the plan it is a lower bound: all added forward passes are
+    assumed to run in pairs, if the plan has pairs. With fewer micro-batches, all pairs are assumed
+    to remain.
     """
     m = plan.pipeline.micro_batches
     more: Real = 0.0

@@ -1,9 +1,9 @@
 """An op order compiled for replay: a short program over slots that hold times.
 
-Of the inputs of an op only one can come from another device. The rest precede it on its own device.
-So a replay needs two times: the end of the previous op and the arrival of the message. An op is
-four numbers, in an order in which inputs come first. A pair, with a message for each half, is two
-such steps.
+Only one input of an op can come from another device. The others precede it on its own device. So a
+replay needs two times: the end of the previous op, and the arrival of the message. An op is four
+numbers, in an order in which inputs come first. A pair, with a message for each half, is two such
+steps.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ class _OrderCompiler:
                 self._step(d, self.clock[d], self.nothing, self.routes[d, to])
 
     def order(self, entries: Sequence[tuple[int, Entry, int, int]]) -> CompiledOrder:
-        """Return the order; steps share the slots of values that nothing needs any more."""
+        """Return the order; slots are reused after the last use of their value."""
         starts, ends, clock = self.starts, self.ends, self.clock
         kept = {*range(self.first), *starts, *ends, *clock, *(value for _, _, value, _ in entries)}
         slot_of = _slots(self.befores, self.arrivals, self.first, kept)
@@ -351,7 +351,7 @@ def turns_of(lists: Sequence[Sequence[Entry]], virtual: int, half: int) -> Seque
         position[d] = i
     if waiting:
         stuck = [
-            f"device {d} is at {_name_entry(lists[d][position[d]])} and waits for "
+            f"device {d} is blocked at {_name_entry(lists[d][position[d]])}, waiting for "
             + words(("BF"[need < half], need % half // virtual, need % virtual))
             for d, need in sorted((d, need) for need, d in waiting.items())
         ]
@@ -362,7 +362,7 @@ def turns_of(lists: Sequence[Sequence[Entry]], virtual: int, half: int) -> Seque
 def _turns_of_ops(lists: Sequence[Sequence[Op]], virtual: int, half: int) -> Sequence[int] | None:
     """Return the result of :func:`turns_of` for ops without pairs; None if the order deadlocks.
 
-    It takes half the time: most schedules have no pairs.
+    It takes half the time; most schedules have no pairs.
     """
     position, sizes = [0] * len(lists), list(map(len, lists))
     done = bytearray(2 * half + 1)

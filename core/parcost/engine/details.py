@@ -1,9 +1,9 @@
 """The figures of a step that plugins compute on demand, such as volumes, counts and bounds.
 
-They may take ten times as long as the step. A figure that is asked for by name comes from the
-plugins that gave its name before, in any study. All plugins are called if a name is still missing,
-as for the first study of a batch. Either way the same faults are reported: those of
-plugins that give the named figures, or of all plugins if some name is not found.
+They may take ten times as long as the step. A figure that is requested by name is computed by the
+plugins that returned this name before, in any study. All plugins are called if a name is still
+missing, for example in the first study of a batch. The reported faults are the same in both cases:
+those of plugins with the requested figures, or of all plugins if a name is not found.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Details:
         return found
 
     def find_figures(self, names: Collection[str]) -> _Figures:
-        """Return figures that include those called *names*, as far as there are any."""
+        """Return figures that include all existing figures called *names*."""
         givers = self.study.query(_plugins_by_figure)
         found = self._every
         if found is None:
@@ -87,5 +87,5 @@ class Details:
 
 @pure_function
 def _plugins_by_figure() -> dict[str, set[str]]:
-    """Return the plugins that gave figures so far, by name of the figure; studies add to it."""
+    """Return the plugins that returned figures so far, by name of the figure; studies extend it."""
     return {}

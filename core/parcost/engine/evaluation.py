@@ -49,7 +49,7 @@ _FARTHEST = 58.0  # powers of two: no job has as many bytes or tokens, and no de
 
 
 def rejection(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Result:
-    """Return the result of a study that breaks a rule."""
+    """Return the result of a study that violates a rule."""
     found = [diagnose(check, study) for check in by_effect(failed)]
     return Result(study=study, outcome=None, diagnostics=found, at=at)
 
@@ -57,7 +57,9 @@ def rejection(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> R
 def evaluate(
     claims: Claims, study: SpecStudy, warnings: Sequence[Check], at: Mapping[str, Any]
 ) -> Result:
-    """Return the result of a study that breaks no rule; *warnings* join its diagnostics."""
+    """Return the result of a study that passes all rules; *warnings* are added to its
+    diagnostics.
+    """
     if study.trains and not any_of((ends := duration_check(study)).holds):
         return rejection(study, [*warnings, ends], at)  # its sums would not be numbers
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
@@ -101,7 +103,7 @@ def _with_figures(
     shown: Stamped[Figure],
     intervals: Stamped[Interval],
 ) -> Result:
-    """Return the result of a valid study with its figures, before claims are judged by them."""
+    """Return the result of a valid study with its figures, before claims are checked."""
     return Result(
         study=study,
         outcome=outcome,
@@ -117,7 +119,9 @@ def _with_figures(
 def _claim_at_points(
     claim: Expectation, study: Study, at: Mapping[str, Any], feasible: Any
 ) -> Expectation:
-    """Return *claim* with a diagnostic that names only the valid points of a sweep that fail it."""
+    """Return *claim* with a diagnostic that names only the valid points of a sweep at which it
+    fails.
+    """
     if claim.diagnostic is None or not (at or study.axes):
         return claim
     import numpy as np
@@ -246,7 +250,7 @@ def _figures(
         if one.name in names:
             intervals.append((plugin, one))
         elif not study.plugins.absences:  # of a plugin that is left out, the figure is missing too
-            message = f"gave an interval of `{one.name}`, and no figure is called that"
+            message = f"gave an interval of `{one.name}`, but there is no such figure"
             study.leave_out(Fault(plugin=plugin, hook="figures", message=message), one)
     return figures, tuple(intervals)
 
@@ -291,7 +295,7 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
 
 
 def duration_check(study: Study) -> Check:
-    """Return the rule that every term is finite: an algorithm that cannot run takes forever."""
+    """Return the rule that every term is finite: an algorithm that cannot run has infinite time."""
     validate_shapes(study, "terms", "memory")  # nothing has been added up before
     holds: Any = True
     names: dict[str, list[str]] = {}
@@ -325,8 +329,8 @@ def _ends(study: Study, holds: Any, names: Mapping[str, Sequence[str]]) -> Check
         },
         help="correct this value"
         if subject
-        else "name an algorithm that can run over these ranks, or `auto`; or correct a rate that "
-        "is almost zero",
+        else "choose an algorithm that supports these ranks, or `auto`; or correct a rate that is "
+        "almost zero",
     )
 
 

@@ -34,8 +34,8 @@ def work_lines(
 ) -> list[LedgerLine]:
     """Return a line for each Work term, and one for the slowdown of compute that it causes.
 
-    *loads* are by copy of a virtual stage. Communication that *paired* passes hide counts as
-    hidden.
+    *loads* are by copy of a virtual stage. Communication that is hidden in *paired* passes counts
+    as hidden.
     """
     m = plan.pipeline.micro_batches
 
@@ -100,7 +100,7 @@ def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> LedgerLine:
 
 
 def bubble_line(plan: PipelinePlan, makespan: Real, busy: Real) -> LedgerLine:
-    """Return the pipeline bubble: idle time of the device if messages took no time, in seconds."""
+    """Return the pipeline bubble in seconds: the idle time of the device with zero message time."""
     return LedgerLine(
         name="bubble",
         kind="bubble",
@@ -119,7 +119,7 @@ def bubble_line(plan: PipelinePlan, makespan: Real, busy: Real) -> LedgerLine:
 
 
 def _replay_formula(plan: PipelinePlan, makespan: Real) -> Formula:
-    """Return the formula of a makespan that only a replay of the order gives."""
+    """Return the formula of a makespan that is computed by a replay of the order."""
     cut = plan.pipeline
     inputs = {
         "schedule": plan.schedule.name,
@@ -195,7 +195,7 @@ def _messages(plan: PipelinePlan, d: int, way: tuple[int, int]) -> Real:
 def once_lines(onces: Sequence[tuple[Plugin, Once]], run: PipelineRun) -> list[LedgerLine]:
     """Return the lines of terms once per step, and of the compute slowdown that they cause.
 
-    Each group is listed on the device where it takes longest.
+    Each group is listed on the device on which it takes longest.
     """
     grouped = {when: [pair for pair in onces if pair[1].when == when] for when in WHENS}
     added = add({when: [term for _, term in pairs] for when, pairs in grouped.items()}, run)

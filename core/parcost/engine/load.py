@@ -16,9 +16,9 @@ from parcost.records import record, replace_values
 class Load:
     """All work of one micro-batch on one virtual stage.
 
-    *counts* are the occurrences of each of *works*, and *shares* the further resources that it
-    keeps busy. *took*, *exposed*, *hidden* and *covered* are its seconds; *covered* is hidden under
-    the term's own hosts, which it slows down. The seconds *alone* have no hosts.
+    *counts* are the occurrences of each of *works*, and *shares* its further busy resources.
+    *took*, *exposed*, *hidden* and *covered* are its seconds; *covered* seconds are hidden by the
+    hosts of the term, which they slow down. The seconds *alone* have no hosts.
     """
 
     works: Sequence[Work]
@@ -47,7 +47,7 @@ class Load:
         return self.total - total(t for work, t in works if work.resource not in KERNELS)
 
     def sums(self) -> Load:
-        """Return the load without its works: sums by pass and by resource only."""
+        """Return the load without single works: only sums by pass and by resource."""
         self._sum_busy()
         names = ("works", "counts", "shares", "took", "alone", "exposed", "hidden", "covered")
         return replace_values(self, {**dict.fromkeys(names, ()), "flops": 0.0, "_idle": {}})

@@ -1,10 +1,10 @@
 """Peak memory: the device, the moment and the terms.
 
 Six moments are compared on every device: a forward pass, the loss, a backward pass of layers, its
-end, the optimizer, and the gathering of parameters. In the first three, micro-batches are in
-flight, as many as the schedule's order implies. With several virtual stages on a device, every
-combination of counts that occurs is tried. Between the B and the W of a micro-batch only a part of
-it is held. At the end of backward one layer of one micro-batch is left.
+end, the optimizer, and the gathering of parameters. In the first three, the number of micro-batches
+in flight follows from the order of the schedule. With several virtual stages on a device, every
+combination of counts that occurs is evaluated. Between the B and the W of a micro-batch only a part
+of its memory is held. At the end of backward one layer of one micro-batch remains.
 
 In the backward pass of layers, only the other micro-batches hold memory of the loss. For example, 4
 micro-batches of 2 GiB each are in flight, and the loss of each takes 3 GiB. The device holds 20 GiB
@@ -86,7 +86,9 @@ def peak_bytes(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> Re
 def reserved_bytes(
     terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan, held: Sequence[Real]
 ) -> Sequence[Real]:
-    """Return the peak of each device with the freed blocks of its allocator; *held* is without."""
+    """Return the peak of each device in bytes including freed blocks of its allocator; *held* is
+    the peak without them.
+    """
     if not any(term.cached for _, term in terms):
         return held
     every = [
@@ -179,7 +181,7 @@ class DeviceMemory(ABC):
         return own + maximum(share, 0.0) * self.activations(d, moment)
 
     def resident_share(self, term: Memory) -> Real:
-        """Return the share of *term* that is not stored elsewhere."""
+        """Return the share of *term* that is on the device."""
         return self.left if term.per_micro_batch and not term.resident else 1.0
 
     def _steady(self, d: int) -> Sequence[Real]:
@@ -285,7 +287,9 @@ class DeviceMemory(ABC):
 
 
 def _size(key: tuple[int, Sequence[Moment]]) -> int:
-    """Return the number of elements of a sum: small arrays are added first, which costs less."""
+    """Return the number of elements of a sum, as a sort key: adding small arrays first takes less
+    time.
+    """
     return key[0]
 
 
@@ -374,7 +378,7 @@ def _first_field(term: Memory, moment: Moment) -> int | None:
 def _shares(terms: Sequence[Memory]) -> tuple[Real, Real]:
     """Return the share of activations that stays on the device, and the share added to it.
 
-    Several offloading terms multiply: each takes its share of the rest of the others.
+    The shares of several offloading terms multiply: each applies to the remainder of the others.
     """
     left: Real = 1.0
     added: Real = 0.0

@@ -1,12 +1,12 @@
 """The op order of a schedule, validated and analysed once.
 
-A schedule gives each device a list of ops and nothing else. The lists imply the virtual stages of
-each device, the dependencies, and the micro-batches in flight at each moment. They are validated
-here: a schedule comes from a plugin, and an invalid order must be an error instead of a time.
+A schedule only gives each device a list of ops. The lists imply the virtual stages of each device,
+the dependencies, and the micro-batches in flight at each moment. They are validated here: a
+schedule comes from a plugin, and an invalid order must be an error instead of a time.
 
-A virtual stage on several devices has a *copy* on each, as in bidirectional pipelines. Memory and
-once-per-step terms are counted by copy. Copies are numbered like virtual stages where each has one;
-otherwise the first copies of all stages come first.
+A virtual stage on several devices, as in bidirectional pipelines, has a *copy* on each of them.
+Memory and once-per-step terms are counted by copy. Copies are numbered like virtual stages where
+each has one; otherwise the first copies of all stages come first.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class AliveCounts(NamedTuple):
 class Order:
     """A validated op order.
 
-    *peaks* are the moments, by device, with the most micro-batches in flight. With several copies
-    one moment may not have the most of each. So all moments are kept that no other exceeds on every
-    copy.
+    *peaks* are the moments, by device, with the most micro-batches in flight. With several copies,
+    no single moment may have the maximum of each copy. So all moments are kept that are not
+    dominated by another moment.
     """
 
     stage: tuple[int, ...]  # the virtual stage of each copy
@@ -94,7 +94,9 @@ class Order:
 
     @cached_property
     def program(self) -> CompiledOrder:
-        """The order compiled for replay, on first use: a closed form does not need it."""
+        """The order compiled for replay; it is compiled on first use, because a closed form does
+        not need it.
+        """
         return self.compile() if self.short is None else self.short.program
 
     @property
@@ -156,7 +158,7 @@ def order_of(
 def short_order(
     schedule: Schedule, stages: int, micro_batches: int, chunks: int, *, blocking: bool = False
 ) -> Order:
-    """Return the order of *schedule*, continued from few micro-batches if it is periodic.
+    """Return the order of *schedule*; if it is periodic, it is extrapolated from few micro-batches.
 
     Raises:
         OrderError: The schedule raises, or its result is not a valid order.
@@ -186,7 +188,7 @@ def short_order(
 def _order_with_round(
     schedule: Schedule, stages: int, micro_batches: int, chunks: int, every: int
 ) -> Order | None:
-    """Return an order and its repeating part of *every* micro-batches; None if nothing repeats.
+    """Return an order and its repeating part of *every* micro-batches; None if it is not periodic.
 
     Orders are cached by the identity of the schedule.
     """
@@ -224,7 +226,7 @@ def call_order(
     """Return the op lists of *schedule*, of ops and pairs.
 
     Raises:
-        OrderError: The schedule raises, or lists something else.
+        OrderError: The schedule raises, or returns invalid lists.
     """
 
     def lists() -> list[Sequence[Entry]]:
@@ -287,7 +289,9 @@ def has_pairs(entries: Sequence[Entry]) -> bool:
 
 
 def parts(entries: Sequence[Entry]) -> Sequence[Op]:
-    """Return the ops of *entries*; of a pair, BW first, because its own F ran earlier."""
+    """Return the ops of *entries*; in a pair BW is first, because the F of its micro-batch ran
+    earlier.
+    """
     if not has_pairs(entries):
         return cast("Sequence[Op]", entries)
     return [op for entry in entries for op in reversed(ops_of(entry))]
@@ -308,7 +312,9 @@ def _check(
     Return the device of every (micro-batch, virtual stage), micro-batch by micro-batch.
     """
     if len(lists) != stages:
-        raise OrderError(f"{len(lists)} devices have a list and there are {stages}")
+        raise OrderError(
+            f"{len(lists)} devices have a list of passes, but there are {stages} devices"
+        )
     virtual = stages * chunks
     home = _home_of_fused_backward(lists, micro_batches, virtual) or _home(
         lists, micro_batches, virtual
@@ -366,16 +372,16 @@ def _home(lists: Sequence[Sequence[Entry]], micro_batches: int, virtual: int) ->
     passed = [""] * len(home)  # the backward passes of each, in order
     for device, entries in enumerate(lists):
         if not entries:
-            raise OrderError(f"device {device} has nothing to do")
+            raise OrderError(f"device {device} has no passes")
         for entry in entries:
             ops = ops_of(entry)
             if len(ops) > 1 and (ops[0].kind, ops[1].kind) != ("F", "BW"):
                 found = " and ".join(op.kind for op in ops)
-                raise OrderError(f"a pair combines one F and one BW, not {found}")
+                raise OrderError(f"a pair must combine one F and one BW, not {found}")
             for op in reversed(ops):
                 kind, j, x = op
                 if kind not in KINDS:
-                    raise OrderError(f"`{kind}` is not a kind of op; use F, B, W or BW")
+                    raise OrderError(f"`{kind}` is not a kind of pass; use F, B, W or BW")
                 if not (0 <= j < micro_batches and 0 <= x < virtual):
                     raise OrderError(f"device {device} lists {words(op)}, which does not exist")
                 at = j * virtual + x
@@ -479,8 +485,8 @@ def _alive(
     Peak moments are those with the most micro-batches in flight. W is fused if no W is an op of its
     own.
 
-    A micro-batch is in flight from the start of its F to the end of its BW or W. In a run of
-    forward passes the last is the peak, and in a run of backward passes the first.
+    A micro-batch is in flight from the start of its F to the end of its BW or W. The peak is at the
+    last of consecutive forward passes, and at the first of consecutive backward passes.
     """
     ops: Iterable[Op] = chain.from_iterable(map(ops_of, entries))
     if all(map(_FUSED.__contains__, map(itemgetter(0), entries))):  # no pair begins with one
@@ -513,7 +519,7 @@ def _alive(
 
 
 def _maximal_moments(moments: Iterable[AliveCounts]) -> Sequence[AliveCounts]:
-    """Return the moments that no other covers."""
+    """Return the moments that are not dominated by another moment."""
     found: list[AliveCounts] = []
     for moment in sorted(moments, key=lambda row: (-sum(map(sum, row)), row)):
         if not any(other.covers(moment) for other in found):

@@ -4,16 +4,15 @@ Serial work runs in sequence. Work with a *window* may overlap with its hosts, t
 names the window, on another resource:
 
 - hidden time on a resource is at most the share of the hosts' seconds on other resources; work on
-  one resource runs in sequence, and the resource with the longest exposed time counts;
-- work with more slowdown of its hosts hides first, then the order is by name. So more work
-  of any kind never shortens a pass, whatever it displaces;
-- work on a resource other than the one that slows its hosts may hide under the slowdown;
-- work that keeps further resources busy for a share of its seconds is limited by those too; it
-  takes that share of their time from other work;
-- a share of a work may run alone, which is serial;
+  one resource runs in sequence, and the longest exposed time of a resource counts;
+- work with more slowdown of its hosts is hidden first, then the order is by name. So additional
+  work never shortens a pass;
+- the slowdown can hide work on another resource than the one that slows its hosts;
+- work may use further resources for a share of its seconds; it is then limited by them, too;
+- a share of the work may run alone, without hosts;
 - an empty window is all serial work of the forward pass, or of the backward pass. The backward pass
-  has all its parts, except W where the schedule separates it. It is evaluated last: exposed time
-  of other windows can hide it too; time that they keep its own resource busy cannot.
+  has all its parts, except W where the schedule separates it. It is evaluated last: exposed time of
+  other windows can hide it as well, except time in which its own resource is busy.
 """
 
 from __future__ import annotations
@@ -75,9 +74,9 @@ def _covered_seconds(
 ) -> tuple[Mapping[int, Real], Mapping[int, Mapping[str, Real]]]:
     """Return the seconds of each overlapping work that its hosts cover.
 
-    *under* are the hosts' seconds by resource. *less* are the hosts' seconds in which other
-    hosts and windows keep the resource busy. The second result has the seconds of each work on its
-    further resources that no host covers.
+    *under* are the hosts' seconds by resource. *less* are the hosts' seconds in which other hosts
+    and windows keep the resource busy. The second result has the seconds of each work on its
+    further resources that are not covered by a host.
     """
     works = load.works
     took = {i: load.took[i] - load.alone[i] for i in overlapping}  # beside what hides under them
@@ -125,7 +124,7 @@ def _covered_seconds(
 
 
 def _slows_hosts(load: Load, overlapping: Sequence[int]) -> dict[str, Mask]:
-    """Return, by resource, where transfers on it slow down the work that they overlap."""
+    """Return, by resource, the mask where its transfers slow down the overlapped work."""
     slows: dict[str, Mask] = {}
     for i in overlapping:
         work = load.works[i]
@@ -166,7 +165,9 @@ def _limit_by_shared_resources(
 
 
 def _fill(seconds: Sequence[Real], limits: Sequence[Real]) -> Sequence[Real]:
-    """Return the part of each of *seconds* within its limit; earlier ones use it up first."""
+    """Return the part of each of *seconds* within its limit; earlier entries use the limit
+    first.
+    """
     used: Real = 0.0
     found: list[Real] = []
     for time, limit in zip(seconds, limits, strict=True):

@@ -1,9 +1,9 @@
-"""Pairs: a forward pass and a backward pass at once; each hides communication of the other.
+"""Pairs: a forward and a backward pass that run together; each hides communication of the other.
 
-Kernels of both halves take turns on the device. Communication of one half runs beside kernels of
+Kernels of both halves alternate on the device. Communication of one half overlaps with kernels of
 the other. Within a half the order is fixed. So a pair takes at least the largest of three times:
-its longer half, all its kernels with their slowdown, and all its messages on one resource. It
-never takes longer than both halves in sequence.
+its longer half, all its kernels with their slowdown, and all its messages on one resource. It never
+takes longer than both halves in sequence.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PairTimes:
 
 
 def pair_times(forward: Load, backward: Load, share: Real) -> PairTimes:
-    """Return the times of a pair; a *share* of the possible gain is reached."""
+    """Return the times of a pair that achieves a *share* of the possible gain."""
     first = forward.seconds["F"]
     second = backward.seconds["R"] + backward.seconds["B"] + backward.seconds["W"]
     apart = first + second
@@ -82,7 +82,9 @@ class PlanPairs:
     """The pairs of a plan: their times, and the seconds that they hide on each device."""
 
     def __init__(self, plan: PipelinePlan, works: Sequence[Work], loads: Sequence[Load]) -> None:
-        """Compute all pairs; *loads* are by virtual stage, and equal stages share one object."""
+        """Compute all pairs; *loads* has one load per virtual stage, and equal stages share one
+        object.
+        """
         self._plan = plan
         self._works = works
         known: dict[tuple[int, int], PairTimes] = {}

@@ -1,4 +1,4 @@
-"""Diagnostics of a sweep, each with the points that it concerns.
+"""Diagnostics of a sweep, each with its points.
 
 Points are evaluated in parts, and each part has its own diagnostics. Diagnostics that only differ
 in their numbers are merged into one. It has the number of points and the first of them.
@@ -32,7 +32,7 @@ class PointDiagnostic(Diagnostic):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A key that the parts of one diagnostic share."""
+        """A key that is equal for all parts of one diagnostic."""
         spans = ((label.span.source.name, label.span.start) for label in self.labels)
         return (self.id, self.severity, self.template, self.place, *spans)
 
@@ -49,7 +49,9 @@ class PointNames:
         self._units = units
 
     def describe(self, found: Sequence[PointDiagnostic], points: int) -> Diagnostic:
-        """Return one diagnostic for all parts in *found*, which concern some of *points* points."""
+        """Return one diagnostic for all parts in *found*, which apply to some of *points*
+        points.
+        """
         one = found[0]
         count = sum(part.count for part in found)
         first = ", ".join(

@@ -3,7 +3,7 @@
 1. Work is added up to the cost of one micro-batch on each virtual stage (``stage_costs``).
 2. The schedule's op order is replayed with these times (``orders``, ``replay``). It is replayed
    without and with the time of messages between devices. Passes that run together as a pair hide
-   messages of one another (``pairs``).
+   each other's messages (``pairs``).
 3. Once-per-step terms are exposed if neither idle time of the stage nor the neighbouring
    micro-batch hides them (``step_costs``).
 4. The ledger describes the reference device, the busiest. It has work, idle time in fill and
@@ -11,7 +11,7 @@
    exposed seconds, in order.
 5. Memory is the peak over all devices and moments (``memory``).
 
-Terms are sorted by name first, so that the order of plugins does not change any bit of a sum.
+Terms are first sorted by name, so that the order of plugins does not change any bit of a sum.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def evaluate(study: Study) -> Outcome:
     """Return the step time and the memory of *study*.
 
     Raises:
-        SpecError: No plugin offers the schedule, or it does not exist there.
+        SpecError: No plugin provides the schedule, or the schedule does not support the pipeline.
         PluginError: The op order of the schedule is invalid.
     """
     pipeline, schedule = study.pipeline, study.schedule
@@ -73,9 +73,9 @@ def reduce(
     memory: Stamped = (),
     faults: list[Fault] | None = None,
 ) -> Outcome:
-    """Return the step time and memory as the sum of *terms* and *memory*, each with its plugin.
+    """Return the outcome as the sum of *terms* and *memory*, each with its plugin.
 
-    An invalid term is left out and recorded in *faults*; without *faults*, it raises a
+    An invalid term is omitted and recorded in *faults*; without *faults*, it raises a
     :class:`PluginError`.
     """
     whole, timelines = _run(pipeline, schedule, terms, memory, faults)
@@ -119,9 +119,8 @@ def _run(
     memory: Stamped,
     faults: list[Fault] | None,
 ) -> tuple[PipelineRun, Sequence[Timeline]]:
-    """Return the pipeline with its times, and its timelines: without messages, then with each.
-
-    The timelines add one kind of message after another.
+    """Return the pipeline with its times, and its timelines: without messages, then with one more
+    kind of message each.
     """
     plan = PipelinePlan(schedule, pipeline)
     stages = pipeline.stages * pipeline.chunks
@@ -173,7 +172,7 @@ def _busy_seconds(plan: PipelinePlan, loads: Sequence[Load], times: Times) -> Se
 
 
 def _split(plan: PipelinePlan) -> Mask:
-    """Return where the order separates W from B, which may depend on the micro-batches."""
+    """Return the mask where the order separates W from B, which may depend on the micro-batches."""
     found = {any(order.split) for _, order in plan.orders}
     return found.pop() if len(found) == 1 else plan.by_order(lambda o: float(any(o.split))) != 0
 
@@ -213,15 +212,20 @@ def _negative(term: Work | Edge | Once | Memory) -> str:
 
 
 def term_problem(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
-    """Return why a term is invalid for a number of devices and virtual stages, or ""."""
+    """Return the reason why a term is invalid for a number of devices and virtual stages, or ""."""
     if isinstance(term, Edge):
         between, each = devices - 1, term.boundaries
         fits = not each or len(each) == between
-        counted = f"`{term.name}` is for {len(each)} boundaries, and there are {between}"
+        counted = (
+            f"`{term.name}` has times for {len(each)} boundaries, but the pipeline has {between}"
+        )
         return "" if fits else counted
     count = term.count
     if not isinstance(count, (float, int, StageCounts)) and len(count) != stages:
-        return f"`{term.name}` counts {len(count)} virtual stages, and there are {stages}"
+        return (
+            f"`{term.name}` has counts for {len(count)} virtual stages, but the pipeline has "
+            f"{stages}"
+        )
     if isinstance(term, Work):
         known: Sequence[str] = PASSES
         said: Sequence[str] = (term.pass_,)
@@ -231,5 +235,5 @@ def term_problem(term: Work | Edge | Once | Memory, devices: int, stages: int) -
         known, said = MOMENTS, (*term.moments, *term.cached)
     for word in said:
         if word not in known:
-            return f"`{term.name}` is in `{word}`, and not in {' or '.join(known)}"
+            return f"`{term.name}` names `{word}`, which is not one of {' or '.join(known)}"
     return ""

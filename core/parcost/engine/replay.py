@@ -2,8 +2,8 @@
 
 The order is sorted and laid out once (``parcost.engine.orders``); a replay is then one pass of
 ``end = max(clock, arrival + hop) + duration``. Times may be arrays over candidates: the same pass
-serves one candidate and a block of thousands. The loop runs over distinct numbers of micro-batches,
-whose orders differ, and never over candidates.
+serves one candidate and a block of thousands. The loop runs over distinct numbers of micro-batches
+(with different orders), never over candidates.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PipelinePlan:
     """A schedule for a pipeline, ready to be timed.
 
     Raises:
-        SpecError: The schedule does not exist there.
+        SpecError: The schedule does not support the pipeline.
         OrderError: The op order of the schedule is invalid.
     """
 
@@ -68,7 +68,9 @@ class PipelinePlan:
             return [(float(m), self._order(m))]
         found = [(float(n), self._order(n)) for n in sorted(set(m.reshape(-1)))]
         if len({(order.stage, order.device) for _, order in found}) > 1:
-            message = f"schedule `{self.schedule.name}` moves stages when m changes"
+            message = (
+                f"schedule `{self.schedule.name}` places stages on other devices when m changes"
+            )
             raise OrderError(message)
         return found
 
@@ -76,9 +78,9 @@ class PipelinePlan:
         p, v, name = self.pipeline.stages, self.pipeline.chunks, self.schedule.name
         whole = micro_batches >= 1 and micro_batches % 1 == 0
         m = int(micro_batches) if whole else 0
-        why = "" if whole else "that is not a number of micro-batches"
+        why = "" if whole else "the number of micro-batches must be a whole number above zero"
         if m * p * v > LONGEST_ORDER:
-            why = f"these are {m * p * v:,} passes, and above {LONGEST_ORDER:,} none are simulated"
+            why = f"{m * p * v:,} passes exceed the limit of the simulation, {LONGEST_ORDER:,}"
         if not why:
             why = limits(self.schedule, PipelineShape(stages=p, micro_batches=m, chunks=v)) or ""
         if why:
@@ -220,10 +222,10 @@ class PipelinePlan:
 def makespan(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
     """Return the makespan of *pipeline* in seconds, with passes of these *times*.
 
-    *hop* is the seconds of a message between devices. Nothing else is counted.
+    *hop* is the seconds of a message between devices. Other costs are not included.
 
     Raises:
-        SpecError: The schedule does not exist there.
+        SpecError: The schedule does not support the pipeline.
     """
     return PipelinePlan(schedule, pipeline).timeline(times, hop, spans=False).seconds
 
@@ -235,7 +237,7 @@ def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real
     barrier. The arguments are the same as in :func:`makespan`.
 
     Raises:
-        SpecError: The schedule does not exist there.
+        SpecError: The schedule does not support the pipeline.
     """
     plan = PipelinePlan(schedule, pipeline)
     timeline = plan.timeline(times, hop)
@@ -248,7 +250,7 @@ def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real
 
 
 def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timeline:
-    """Replay *order* for one candidate, or for arrays of them that broadcast."""
+    """Replay *order* for one candidate, or for arrays of candidates that broadcast."""
     program = order.program
     state = play(program, times, hop, releases, order.repeats)[0]
     seconds: Real = 0.0
@@ -264,9 +266,9 @@ def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timel
 def play(
     program: CompiledOrder, times: Times, hop: Hop, releases: Sequence[Real], repeats: int = 0
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Return the final value of every slot (seconds), and the durations of all ops.
+    """Return the final value of every slot and the durations of all ops, in seconds.
 
-    The round of *program* runs *repeats* times more.
+    The round of *program* runs *repeats* more times.
     """
     fused: dict[tuple[int, int], Real] = {}  # equal stages share their times
     for b, w in zip(times.B, times.W, strict=True):
@@ -311,7 +313,7 @@ def _advance_arrays(state: list[Any], durations: Sequence[Any], steps: Iterable[
 
 
 def _advance_numbers(state: list[Any], durations: Sequence[Any], steps: Iterable[Any]) -> None:
-    """Run *steps* on numbers, where calling `max` would take twice as long as all the rest."""
+    """Run *steps* on numbers, without calls of `max`, which would triple the time."""
     for into, turn, message, takes, over in steps:
         clock, arrival = state[turn], state[message] + over
         state[into] = (clock if clock >= arrival else arrival) + durations[takes]  # noqa: FURB136

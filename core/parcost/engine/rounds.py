@@ -1,8 +1,9 @@
-"""Rounds of an order: the ops between warm-up and cool-down that repeat with later micro-batches.
+"""Rounds of an order: the ops between warm-up and cool-down, which repeat with later micro-batches.
 
 A long order is a short one with more rounds. So it is compiled from the short one, and a replay
 runs one round as often as the micro-batches need. A round may add the same time to all values that
-later ops wait for. Then every further round adds it, too, and the rest is a multiplication.
+later ops need. Every further round then adds the same time, and the remaining rounds are one
+multiplication.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def find_round(
     period: int,
     virtual: int,
 ) -> Round | None:
-    """Return the first round of *period* micro-batches, None if the order does not repeat itself.
+    """Return the first round of *period* micro-batches, None if the order is not periodic.
 
     *home* is the device of each (micro-batch, virtual stage), *turns* the device of each entry.
     """
@@ -137,7 +138,7 @@ def _is_balanced(
 
 
 def _need_and_output(kind: str, at: int, x: int, virtual: int, half: int) -> tuple[int, int]:
-    """Return the index of the output that an op reads, and of its own output; -1 for none."""
+    """Return the index of the output that an op needs, and of its own output; -1 for none."""
     if kind == "F":
         return (at - 1 if x else -1), at
     if kind == "W":

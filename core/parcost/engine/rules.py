@@ -1,7 +1,7 @@
 """The rules of plugins: the points of a study that they allow, and their messages.
 
-Rules come from plugins as masks with a message. Here they become diagnostics that point at the
-attribute, or reasons why points of a sweep are left out.
+Rules of plugins are masks with a message. This module converts them to diagnostics at the
+attribute, or to reasons why points of a sweep are excluded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ NAMES = re.compile(r"[a-z_]\w*(?:\.\w+)?")  # of attributes in the default of an
 
 @record(eq=False)
 class Rules:
-    """The result of rules: where no error occurs, the failed rules, and where each one fails."""
+    """The result of rules: the mask of points without error, the failed rules, and the mask of each
+    failure.
+    """
 
     holds: Any
     failed: Sequence[Check]
@@ -84,7 +86,7 @@ def number_checks(answers: Iterable[Any]) -> Iterator[Check]:
 def gather(checks: Sequence[Check], study: Study) -> Rules:
     """Combine *checks*: the masks of errors are joined, failures kept in order of id.
 
-    A failure whose inputs another error rejects is left out; that error names it.
+    A failure is omitted if another error rejects its inputs; that error names it.
     """
     holds: Any = True
     failed: list[Check] = []
@@ -127,9 +129,9 @@ def _with_valid_inputs(
 
 
 def _add_waiting_rules(check: Check, waiting: Iterable[str]) -> Check:
-    """Return *check* with a note that names the rules that cannot be checked until it holds."""
+    """Return *check* with a note that names the rules that cannot be checked before it is fixed."""
     names = ", ".join(sorted(waiting))
-    note = f"not checked until this holds: {names}"
+    note = f"not checked until this is fixed: {names}"
     return evolve(check, notes=[*check.notes, note]) if names else check
 
 

@@ -1,7 +1,7 @@
 """A scenario: one study of a file, with its sweeps, ready to be evaluated.
 
 Structural axes (stages, schedules) are evaluated value by value; the others as arrays over the
-points that meet every rule, so that an invalid point is never evaluated.
+points that pass all rules, so that invalid points are never evaluated.
 """
 
 from __future__ import annotations
@@ -199,7 +199,9 @@ class Scenario:
         return Report(name=self.name, path=self.path, axes=self.axes, results=results, units=units)
 
     def explain(self, error: SpecError) -> SpecError:
-        """Return *error*, with the options that complete a file of another tool if it needs any."""
+        """Return *error*, with the options that complete a file of another tool, if some are
+        missing.
+        """
         source = self.module.source
         if not isinstance(source, ForeignSource):
             return error
@@ -212,7 +214,7 @@ class Scenario:
             del vars(self)["_probe"]
 
     def check(self) -> Sequence[Diagnostic]:
-        """Return the failures of rules, and errors of claims about figures that do not exist.
+        """Return the failures of rules, and the errors of claims about figures that do not exist.
 
         Warnings that the spec switches off are omitted.
         """
@@ -260,7 +262,9 @@ class Scenario:
         return [d for d in every if d not in self.warnings]
 
     def _at_points(self, found: Sequence[Diagnostic], points: int, some: bool) -> list[Diagnostic]:
-        """Return *found*, each with its points; as warnings if *some* points are valid."""
+        """Return the diagnostics *found*, each with its points; as warnings if *some* points are
+        valid.
+        """
         parts = [
             evolve(d, severity=Severity.WARNING if some else d.severity)
             if isinstance(d, PointDiagnostic)
@@ -322,14 +326,18 @@ class Scenario:
         return list(self.plugins.offers(registry))
 
     def _groups(self) -> Iterator[tuple[Mapping[str, Any], SpecStudy, Mapping[int, Any]]]:
-        """Yield the structural values, the study, and the index of each axis, for each choice."""
+        """Yield the structural values, the study and the index of each axis, for each combination
+        of structural values.
+        """
         study, axes, _ = self._probe
         structural = [axis for axis in axes if axis.structural]
         numeric = [axis for axis in axes if not axis.structural]
         bound_apart = prod(len(axis.values) for axis in structural)
         if bound_apart > MOST_BOUND:
             names = ", ".join(f"`{axis.name}`" for axis in structural)
-            hint = f"each value of {names} is another structure: shorten a list, or sweep in parts"
+            hint = (
+                f"every value of {names} is evaluated separately: shorten a list, or sweep in parts"
+            )
             raise _too_many(structural, bound_apart, MOST_BOUND, hint)
         if not axes:
             yield {}, study.fresh(), {}
@@ -382,7 +390,7 @@ class Scenario:
         return self._result_of_part(at, kept, [*infeasible, *self._infeasible(points, ends)])
 
     def _result(self, at: Mapping[str, Any], study: SpecStudy) -> Result:
-        """Return the result of a *study* of which all points may run, or none."""
+        """Return the result of a *study* whose points are all valid or all invalid."""
         judged = rules(study)
         if not any_of(judged.holds):
             return evaluation.rejection(study, judged.failed, at)
@@ -392,7 +400,7 @@ class Scenario:
         return evolve(result, diagnostics=[*found, *result.diagnostics])
 
     def _infeasible(self, points: Mapping[int, Any], judged: Rules) -> Sequence[Infeasible]:
-        """Return the points that break some rule, with the messages of the rules."""
+        """Return the points that violate a rule, with the messages of the rules."""
         import numpy as np
 
         swept = [axis for axis in self._probe[1] if not isinstance(points[axis.key], int)]
@@ -410,7 +418,7 @@ class Scenario:
 
 
 def _with_suppressions(result: Result, allowances: Sequence[Allowance]) -> Result:
-    """Return *result* with the warnings that the spec switches off moved to a list of their own."""
+    """Return *result* with the warnings that the spec switches off in a separate list."""
     kept, suppressed = suppress(result.diagnostics, allowances)
     return evolve(result, diagnostics=kept, suppressions=suppressed)
 
@@ -444,7 +452,7 @@ def _points_by_levels(study: SpecStudy, holds: Any) -> Iterator[Any]:
     """Yield the indices of the valid points, grouped by the fabric levels that their groups span.
 
     A term has one resource name for all points, so only points with the same levels are evaluated
-    together. So a point gives the same numbers in a sweep as alone.
+    together. A point has the same numbers in a sweep as alone.
     """
     import numpy as np
 

@@ -58,7 +58,7 @@ def case_of(
 
 
 def limits(schedule: Schedule, shape: PipelineShape) -> str | None:
-    """Return why a schedule does not exist for *shape*, in words, or None.
+    """Return the reason why a schedule does not support *shape*, or None.
 
     Raises:
         OrderError: The schedule raises.
@@ -67,10 +67,10 @@ def limits(schedule: Schedule, shape: PipelineShape) -> str | None:
 
 
 def period(schedule: Schedule, stages: int, chunks: int) -> int | None:
-    """Return after how many micro-batches the order of a schedule repeats itself, or None.
+    """Return the period of the order of a schedule in micro-batches, or None if it is not periodic.
 
     Raises:
-        OrderError: The schedule raises, or returns something else.
+        OrderError: The schedule raises, or returns an invalid value.
     """
     found = _call(schedule, "period", partial(schedule.period, stages), chunks)
     if found is not None and (type(found) is not int or found < 1):
@@ -89,11 +89,13 @@ def lower_bound(schedule: Schedule, case: Case) -> Real | None:
 
 
 def closed_form(schedule: Schedule, case: Case) -> tuple[Real, Mask]:
-    """Return the makespan in seconds, and a mask of where it is exact."""
+    """Return the makespan in seconds, and the mask where it is exact."""
     found = _call(schedule, "closed_form", schedule.closed_form, case)
     if found is None:
         return 0.0, False
-    seconds, mask = _two(schedule, "closed_form", found, "seconds and where they hold")
+    seconds, mask = _two(
+        schedule, "closed_form", found, "seconds and the mask where they are valid"
+    )
     _require(schedule, "closed_form", [seconds, mask], case)
     return seconds, mask
 

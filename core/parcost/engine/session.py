@@ -52,7 +52,7 @@ class Session:
         object.__setattr__(self, "loader", loader)
 
     def _call_reader(self, method: str, file: Any, *arguments: Any) -> Any:
-        """Return the answer of the plugin that reads files of other tools; *file* or its name."""
+        """Call a method of the plugin that reads files of other tools, with *file* or its name."""
         for plugin, reader in self.plugins.offers("file_readers").values():
             try:
                 function = getattr(reader, method)
@@ -76,7 +76,7 @@ class Session:
     ) -> tuple[Scenario, ...]:
         """Return the studies of the file at *path*, or the whole file as one study.
 
-        Without *keep*, the session only keeps the imports of the file. *reading* holds the options
+        Without *keep*, the session caches only the imports of the file. *reading* holds the options
         for a file of another tool.
 
         Raises:
@@ -184,7 +184,7 @@ _installed = cache(load_plugins)
 
 
 def _session(plugins: Plugins | None) -> Session:
-    """Return the session of *plugins*, which lasts as long as they do."""
+    """Return the session of *plugins*, cached as long as the plugins exist."""
     plugins = plugins or _installed()
     if "session" not in plugins.known:
         plugins.known["session"] = Session(plugins)

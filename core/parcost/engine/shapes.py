@@ -1,7 +1,7 @@
-"""Shapes of the arrays of plugins: a number for each point of a sweep, or one for all.
+"""Shapes of the arrays of plugins: one number for each point of a sweep, or one for all points.
 
-An array of another length would fail in a sum with others, where its plugin is unknown. So it is
-rejected early, as a fault of its plugin.
+An array of another length is rejected early, as a fault of its plugin. Otherwise it would fail
+later in a sum, where its plugin is unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _PLAIN: frozenset[type] = frozenset((float, int, bool, type(None)))
 
 
 def validate_shapes(study: Study, *hooks: str) -> None:
-    """Drop contributions to *hooks* whose array shape does not fit *study*, as faults."""
+    """Remove contributions to *hooks* whose array shape does not match *study*, and record
+    faults.
+    """
     for hook in hooks:
         valid_answers(study, hook, study.contributions(hook))
 
@@ -31,7 +33,9 @@ def validate_shapes(study: Study, *hooks: str) -> None:
 def valid_answers(
     study: Study, hook: str, stamped: Iterable[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
-    """Return the answers to *hook* whose shape fits *study*; the others are recorded as faults."""
+    """Return the answers to *hook* whose shape matches *study*; the others are recorded as
+    faults.
+    """
     shape = shape_of(study)
     found = []
     for pair in stamped:
@@ -44,7 +48,8 @@ def valid_answers(
 
 
 def memory_limits_of(study: Study, faults: list[Fault], hook: str = "capacities") -> Sequence[Real]:
-    """Return the memory limits in bytes that plugins give for *hook*, if their shape fits *study*.
+    """Return the memory limits in bytes that plugins return for *hook*, if their shape matches
+    *study*.
 
     Others are recorded in *faults*.
     """

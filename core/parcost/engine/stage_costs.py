@@ -27,7 +27,7 @@ def count(term: Work | Once | Memory, stage: int) -> float:
 
 
 def occurs_anywhere(times: Real) -> bool:
-    """Return whether a number of occurrences is not zero; an array of them is not zero everywhere.
+    """Return whether a number of occurrences is not zero, or an array has a non-zero element.
 
     >>> occurs_anywhere(0.0), occurs_anywhere(2.0)
     (False, True)
@@ -36,14 +36,14 @@ def occurs_anywhere(times: Real) -> bool:
 
 
 def times_of(seconds: Real, times: Real) -> Real:
-    """Return the seconds of *times* occurrences; 0 for no occurrence of an infinite time."""
+    """Return the seconds of *times* occurrences; 0 for zero occurrences of an infinite time."""
     if isinstance(times, (float, int)):
         return seconds * times if times and times != 1 else seconds if times else 0.0
     return where(times > 0, seconds * times, 0.0)
 
 
 def shared_resources(term: Work | Once) -> Iterable[tuple[str, Real]]:
-    """Return the other resources that *term* keeps busy, and for which share of its seconds.
+    """Return the other busy resources of *term*, each with the share of its seconds.
 
     They are idle during its latency.
     """
@@ -124,7 +124,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
 
 
 def _hide_under_pass(load: Load, overlapping: Sequence[int], members: Sequence[int]) -> None:
-    """Hide the *overlapping* works of a whole pass under seconds that its *members* expose."""
+    """Hide the *overlapping* works of a whole pass under the exposed seconds of its *members*."""
     works, exposed, took = load.works, list(load.exposed), list(load.took)
     for i in overlapping:
         exposed[i] = took[i] = load.alone[i]

@@ -1,7 +1,7 @@
-"""Once-per-step costs: gathers before the pipeline fills, reductions as it drains.
+"""Once-per-step costs: gathers before the pipeline fills, and reductions while it drains.
 
-A stage idles before its first forward pass and after its last backward pass. A transfer may run
-in that time, and beside the neighbouring micro-batch. The rest is exposed:
+A stage idles before its first forward pass and after its last backward pass. A transfer can run in
+that time, and overlap with the neighbouring micro-batch. The remaining time is exposed:
 
 - fill: no forward pass of a stage starts before its terms are done; the replay delays the stages
   accordingly, and the extra time is exposed. Terms on arrival begin when the first micro-batch
@@ -9,13 +9,13 @@ in that time, and beside the neighbouring micro-batch. The rest is exposed:
 - drain: a stage ends with its terms, and the step ends with its last stage;
 - end: the terms of the longest stage, once every stage has drained.
 
-The slowdown of the compute that covers the terms makes a stage longer. Idle time of the stage
-absorbs that too.
+The slowdown of the compute that hides the terms makes a stage longer. Idle time of the stage
+absorbs that as well.
 
 The terms of one stage in one group run in sequence, on any resource. A device with several virtual
 stages serves them in order in fill, as their parameters are needed. In drain it serves the last one
 first, as their gradients are ready. Terms with *after_device* wait for its last pass. Time is only
-added to chains of events, so more work never shortens the step.
+added to chains of events, so additional work never shortens the step.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ WHENS: tuple[When, ...] = ("fill", "drain", "end")
 
 @record(kw_only=True, eq=False)
 class GroupCost:
-    """The seconds that a group adds to the step, by term, on the device that takes longest.
+    """The seconds that a group adds to the step, by term, on the slowest device.
 
-    *under* are the seconds hidden under compute, *slowdown* the seconds that these add to compute.
-    *made_up* are further seconds of slowdown, which idle time absorbs.
+    *under* are the seconds hidden by compute, *slowdown* the seconds that these add to compute.
+    *made_up* are further seconds of slowdown, absorbed by idle time.
     """
 
     exposed: Sequence[Real]
@@ -69,7 +69,7 @@ NOTHING = GroupCost(exposed=(), hidden=(), times=(), under=(), slowdown=(), made
 class StageTimes:
     """A group on one virtual stage: the seconds of each term, and the part covered by compute.
 
-    *seconds* is the sum of all terms. *exposed* is the part that compute does not cover, plus the
+    *seconds* is the sum of all terms. *exposed* is the part that compute does not hide, plus the
     slowdown of compute. *kernels* are the seconds of kernels, with the slowdown. *busy* are seconds
     by resource. *waits*: some of them wait for the last pass of the device.
     """
@@ -123,7 +123,8 @@ class TermGroup:
         )[0]
 
     def delay(self) -> tuple[Real, Mask]:
-        """Return the seconds by which the group delays the pipeline, and where that is exact.
+        """Return the seconds by which the group delays the pipeline, and the mask where that is
+        exact.
 
         The pipeline waits for the first stage. The delay is exact if the other stages are ready
         when the first micro-batch reaches them; elsewhere the true delay is larger.
@@ -178,9 +179,9 @@ class TermGroup:
     def cost(self, exposed: Real, lateness: Sequence[Real]) -> GroupCost:
         """Divide the *exposed* seconds among the terms, on the device with the most *lateness*.
 
-        If nothing is exposed, it is the device with the most seconds to hide. Time under compute is
-        hidden first; then idle time of the device hides the terms that run first. The rest of the
-        idle time absorbs the slowdown of compute.
+        If nothing is exposed, it is the device with the most hidden seconds. Compute hides time
+        first; then idle time of the device hides the terms that run first. The remaining idle time
+        absorbs the slowdown of compute.
         """
         held = self.run.plan.held
         hidden = [total(self.stages[x].seconds for x in xs) for xs in held]
@@ -318,8 +319,8 @@ def _excess(group: TermGroup, fill: TermGroup, timeline: Timeline) -> tuple[Real
 def _busiest_seconds(run: PipelineRun, *groups: TermGroup) -> Sequence[Real]:
     """Return a lower bound of each device's step time in seconds: its busiest resource.
 
-    It matters only on devices with several virtual stages, where terms of one stage run beside the
-    work of another.
+    It matters only on devices with several virtual stages, where terms of one stage overlap with
+    the work of another.
     """
     if all(len(held) == 1 for held in run.plan.held):
         return [0.0] * run.plan.pipeline.stages
@@ -360,7 +361,7 @@ def stage_times(terms: Sequence[Once], load: Load, stage: int, ends_in_w: Mask) 
     """Return the times of *terms* on virtual stage *stage*, and the part that its compute covers.
 
     *load* is the stage's. *ends_in_w*: its last op is a separate W. Terms on the same resource use
-    the compute in order; a later one gets the rest.
+    the compute in order; a later term uses the remaining compute.
     """
     took: list[Real] = [0.0] * len(terms)
     covered: list[Real] = [0.0] * len(terms)
@@ -406,7 +407,7 @@ def stage_times(terms: Sequence[Once], load: Load, stage: int, ends_in_w: Mask) 
 def _idle_seconds(term: Once, resource: str, load: Load, ends_in_w: Mask) -> Real:
     """Return the seconds of a micro-batch in which *resource* is idle, so that *term* may hide.
 
-    Fill hides under the first forward pass. Gradients become ready during the last backward op,
+    The first forward pass hides fill. Gradients become ready during the last backward op,
     which is W alone where the schedule splits it from B.
     """
     if term.when == "end" or term.after_device or not any_of(term.beside != 0):

@@ -158,7 +158,7 @@ class SpecStudy(Study):
 
         A search evaluates several numbers of stages at once. If the result differs between them, it
         is an array over all of their points; a tuple of numbers becomes a tuple of arrays. A plugin
-        that reads the stages in another way is called once for each number of stages.
+        that reads the stages in other ways is called once for each number of stages.
         """
         if self._structures is None:
             return self.query(function, *arguments)
@@ -196,7 +196,7 @@ class SpecStudy(Study):
     def schedule_named(self, name: str) -> Schedule:
         offered = self.plugins.offers("schedules")
         if name not in offered:
-            message = f"no plugin offers the schedule `{name}`"
+            message = f"no plugin provides the schedule `{name}`"
             hint = did_you_mean(name, offered)
             place = self.path or self.name
             notes = tuple(self.plugins.absences)
@@ -230,7 +230,7 @@ class SpecStudy(Study):
 
     def replace(self, values: Mapping[str, Any]) -> Study:
         if self._replace is None:
-            message = "the study was built from objects, and has no text to edit"
+            message = "the study was built from objects, so it has no text to edit"
             raise SpecError([Diagnostic("no-text", message, place=self.path or self.name)])
         return self._replace(values)
 
@@ -259,7 +259,7 @@ class SpecStudy(Study):
 
 
 def _known_cut(study: SpecStudy) -> Pipeline | None:
-    """Return the pipeline of a structure that its group has already computed, or None."""
+    """Return the pipeline of a structure if its group has already computed it, or None."""
     assert study._cut is not None  # noqa: SLF001
     cut = study._cut()  # noqa: SLF001
     if cut is None or shape_of(study):
@@ -437,7 +437,7 @@ def _times(
             if (is_number and not time < 0) or array_kind(time):
                 found.append((one, time))
                 continue
-            complaint = f"is {quote(time)}, where seconds from 0 on are expected"
+            complaint = f"is {quote(time)}, where seconds of at least 0 are expected"
         except CallError as error:
             complaint = str(error)
         plugin, _ = study.plugins.offers("collectives")[one.name]
@@ -474,7 +474,7 @@ def _algorithms(study: SpecStudy, operation: str) -> Sequence[Collective]:
 
 
 def _algorithms_of(study: SpecStudy, operation: str) -> Sequence[Collective]:
-    """Return the algorithms that offer *operation*, before they get options from the study."""
+    """Return the algorithms that support *operation*, before they get options from the study."""
     offered = study.plugins.offers("collectives")
     every = [offered[name][1] for name in sorted(offered, reverse=True)]
     return [one for one in every if operation in one.operations]
@@ -487,7 +487,7 @@ def _find_algorithms(study: SpecStudy, operation: str, algorithm: str) -> Sequen
     for plugin, name in study.contributions("library"):
         offered = study.plugins.offers("libraries")
         if name not in offered:
-            message = f"names the library `{name}`, which no plugin offers"
+            message = f"names the library `{name}`, which no plugin provides"
             study.leave_out(Fault(plugin=plugin, hook="library", message=message), name)
             continue
         has = offered[name][1].algorithms.get(operation, ())
@@ -496,9 +496,11 @@ def _find_algorithms(study: SpecStudy, operation: str, algorithm: str) -> Sequen
 
 
 def _impossible_call(operation: str, algorithm: str, group: Group) -> Call:
-    """Return the cost of an operation that the algorithm lacks: infinite, or 0 for one rank."""
+    """Return the cost of an operation that the algorithm does not support: infinite, or 0 for one
+    rank.
+    """
     seconds = where(group.ranks > 1, INFINITY, 0.0)
-    text, inputs = f"{algorithm} does not do {operation}", {"P": group.ranks}
+    text, inputs = f"{algorithm} does not support {operation}", {"P": group.ranks}
     formula = Formula(text=text, inputs=inputs, value=seconds)
     return Call(seconds=seconds, algorithm=algorithm, formula=formula)
 

@@ -16,7 +16,7 @@ def replay_activities(run: Replay) -> tuple[Sequence[Sequence[Activity]], Order]
 
     Raises:
         ValueError: The run has several candidates.
-        SpecError: The schedule does not exist there.
+        SpecError: The schedule does not support the pipeline.
     """
     values = [*run.times.F, *run.times.B, *run.times.W, run.hop, run.pipeline.micro_batches]
     if is_array(*values):

@@ -1,4 +1,4 @@
-"""The claims of ``expect``: expected values of figures, and whether they hold."""
+"""The claims of ``expect``: expected values of figures, compared with the predictions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def expectations(claims: Claims, known: Result | None = None) -> Sequence[Expect
 
 
 def _claim(item: s.Item) -> s.Claim:
-    """Return an item of an ``expect`` block as a claim; claims of intervals have no tolerance."""
+    """Return an item of an ``expect`` block as a claim; claims about intervals have no
+    tolerance.
+    """
     if isinstance(item, s.Claim):
         return item
     if isinstance(item, s.Attribute) and not item.words:
@@ -72,11 +74,13 @@ def _claim(item: s.Item) -> s.Claim:
         if words == WITHIN:
             return s.Claim(item.name, WITHIN, item.value, None, item.span)
         raise SpecError([_missing_tolerance(item, words)])
-    raise error_at("misplaced-statement", "`expect` holds claims such as `mfu >= 40 %`", item.span)
+    raise error_at(
+        "misplaced-statement", "`expect` contains claims, such as `mfu >= 40 %`", item.span
+    )
 
 
 def _missing_tolerance(item: s.Attribute, words: str) -> Diagnostic:
-    """Return the error of a claim without a tolerance; *words* replace it, if any."""
+    """Return the error of a claim without a tolerance; *words* are written in its place, if any."""
     bare = f"{item.name.text} = {item.value.span.text.strip()}"
     help = f"write `{bare} +- 5 %`"
     message = f"`{item.name.text} =` needs a tolerance"
@@ -164,7 +168,9 @@ def _comparison(
         error = f"{100 * abs(value - wanted):.3g} points"
     else:
         error = f"{100 * abs(value / wanted - 1):.3g} %" if wanted else quantity(abs(value), unit_)
-    text = f"{stated} was expected and {predicted}: {error} {'more' if value > wanted else 'less'}"
+    text = (
+        f"{stated} was expected and {predicted}: {error} too {'high' if value > wanted else 'low'}"
+    )
     if limit:
         text += f", and {limit} is allowed" if failed else f", within the {limit} allowed"
     if missed is not None:
@@ -216,7 +222,7 @@ def _holds_within(interval: Interval, value: float) -> Any:
 
 
 def _claim_failure(item: s.Claim, figure: Figure, outcome: str) -> Diagnostic:
-    """Return the diagnostic of a claim that does not hold."""
+    """Return the diagnostic of a false claim."""
     single = isinstance(figure.value, (float, int))
     value = quantity(figure.value, figure.unit)
     if single and value.endswith("iB") and "iB" not in item.span.text:  # a claim in GB
@@ -224,7 +230,7 @@ def _claim_failure(item: s.Claim, figure: Figure, outcome: str) -> Diagnostic:
     notes = [outcome] if single and outcome else []
     return problem(
         "expectation",
-        f"`{item.span.text.strip()}` does not hold",
+        f"`{item.span.text.strip()}` is false",
         item.span,
         f"this is {value if single else 'not met at every point'}",
         notes=[*notes, *([f"{figure.title}: {figure.note}"] if figure.note else [])],

@@ -35,8 +35,8 @@ class Builder:
 
     A method gets the values of the rule's parts in order: nodes, tokens and, for the body of a
     block, a list of items. The grammar accepts more than the language in one place, the words at
-    the start of an item. Errors in them are added to ``diagnostics``, and the method returns None,
-    which the body drops.
+    the start of an item. Errors in them are added to ``diagnostics``; the method returns None, and
+    the body omits the item.
     """
 
     def __init__(self, source: Source) -> None:
@@ -90,7 +90,9 @@ class Builder:
         """Make ``name REL value [+- tolerance]``."""
         name, relation, *rest = parts
         if type(relation) in (s.Path, s.Text):
-            self._wrong("a claim begins with one name", relation.span, "this is a second word")
+            self._wrong(
+                "a claim begins with one name", relation.span, "a second word is not allowed"
+            )
             return None
         if not self._is_path(name):
             return None
@@ -188,7 +190,7 @@ class Builder:
     def _is_path(self, word: s.Word) -> bool:
         if type(word) is s.Path:
             return True
-        self._wrong("names stand without quotes", word.span, "expected a name")
+        self._wrong("write names without quotes", word.span, "expected a name")
         return False
 
     def _wrong(self, message: str, span: Span, label: str) -> None:

@@ -1,7 +1,7 @@
 """Diagnostics as text, in the style of rustc.
 
-The text of a spec is shown unchanged where a terminal may show it; control and formatting
-characters are escaped, so that no file can move a reader's cursor.
+The text of a spec is shown unchanged. Only control and formatting characters are escaped, so that a
+file cannot control the terminal.
 """
 
 from __future__ import annotations

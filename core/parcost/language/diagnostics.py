@@ -2,8 +2,8 @@
 
 A diagnostic has the error as its message, places as labels, reasons as notes, and the remedy as
 help. Ids are words, so that a message can be searched for and explained by name. The style follows
-rustc: messages start in lower case and have no full stop; labels are short, because they point;
-only help makes proposals. ``diagnostic_text`` prints them, and ``errors`` raises them.
+rustc: messages start in lower case and have no full stop; labels are short; only help makes
+proposals. ``diagnostic_text`` prints them, and ``errors`` raises them.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Label:
 class Diagnostic:
     """One error, warning or note about a spec.
 
-    *labels* may be empty if there is no text to point at (a missing file); *place* then names the
-    file or the command-line argument.
+    *labels* is empty if there is no text to point at (a missing file); *place* then names the file
+    or the command-line argument.
     """
 
     id: str
@@ -118,9 +118,8 @@ def problem(
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a help line naming the closest of *known*, or None if none is close.
 
-    Names that start with *name* come before names with a similar spelling. So do names that *name*
-    starts with, except if another name differs in one letter only. Underscores and capitals are
-    ignored.
+    Names that start with *name*, or with which *name* starts, come before names with a similar
+    spelling. A name that differs in only one letter comes first. Underscores and case are ignored.
 
     >>> did_you_mean("bandwith", ["latency", "bandwidth"])
     'did you mean `bandwidth`?'

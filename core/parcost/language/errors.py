@@ -1,4 +1,4 @@
-"""The exceptions of parcost, and texts for exceptions of foreign code.
+"""The exceptions of parcost, and error texts for exceptions of external code.
 
 ParcostError
   SpecError     bad input: one or more diagnostics of one study or file
@@ -34,7 +34,7 @@ class SpecError(ParcostError):
 
 
 def error_of(make: Callable[P, Diagnostic]) -> Callable[P, SpecError]:
-    """Return *make* as a function that returns its diagnostic as an error."""
+    """Return a function that calls *make* and returns its diagnostic as an error."""
     return lambda *values, **options: SpecError([make(*values, **options)])
 
 
@@ -54,7 +54,7 @@ class PluginError(ParcostError):
 
 
 class FaultError(PluginError):
-    """A plugin failed that a study depends on; the message names it."""
+    """A plugin on which a study depends failed; the message names it."""
 
 
 def error_text(error: BaseException) -> str:

@@ -1,8 +1,8 @@
-"""Escapes: external text in a form that terminals and readers cannot misinterpret.
+"""Escapes of unsafe characters in external text. Terminals execute control characters, and
+characters that reorder or hide letters mislead readers.
 
-Terminals obey control characters, and characters that reorder or hide letters mislead readers. A
-name in a spec, a path or an argument may hold either. Each output format escapes them in its own
-notation: :func:`escape_matches`.
+A name in a spec, a path or an argument may contain either. Each output format escapes them in its
+own notation: :func:`escape_matches`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def escape_line(text: str) -> str:
 
 
 def cut_names(text: str) -> str:
-    """Return *text* with the middle of each name cut out that is longer than that of any file.
+    """Return *text* with names longer than any file name shortened in the middle.
 
     >>> cut_names(f"no block `{'ab' * 5000}`: 2 names")
     'no block `abababababababababababababababababababab...abababababababababab`: 2 names'
@@ -39,7 +39,9 @@ def cut_names(text: str) -> str:
 
 
 def screen_line(text: str) -> str:
-    """Return *text* in one line for a page or a message: escaped, without the longest names."""
+    """Return *text* in one line for a page or a message: escaped, with very long names
+    shortened.
+    """
     return escape_line(cut_names(text))
 
 

@@ -1,11 +1,11 @@
 """The canonical layout of a .par file.
 
-The formatter decides the white space between tokens, and where a comma or a line break separates
-items; comments are tokens to it. So it keeps every comment, needs no plugin, and cannot change the
-meaning of a file. A file with syntax errors stays unchanged, because its meaning is unknown.
+The formatter sets the white space between tokens, and the commas or line breaks between items;
+comments are tokens. So it keeps all comments, needs no plugins, and cannot change the meaning of a
+file. A file with syntax errors stays unchanged, because its meaning is unknown.
 
-One item per line; a block over several lines, unless its author wrote it on one line and it fits.
-The ``=`` of consecutive items are aligned in one column.
+Each item is on a separate line. A block has several lines, unless it is written on one line and
+fits. The ``=`` of consecutive items are aligned in one column.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Runs the LALR tables that Lark makes from the grammar.
 
 The language is defined, checked and turned into LALR tables by Lark; see ``parcost_grammar``. At
-run time only this loop is needed, for two reasons. A process that reads a spec need neither import
-Lark nor build tables. And this parser stops at an error instead of raising, so it can be repaired
-and continued: reading a valid file and recovering in an invalid one are the same code.
+run time only this loop is needed. So a process that reads a spec does not import Lark or build
+tables. The parser stops at an error instead of raising, so that it can be repaired and continued:
+valid and invalid files use the same code.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ParserState:
         return len(tokens)
 
     def accepts(self, kind: str) -> bool:
-        """Return whether a token of this kind could come next."""
+        """Return whether a token of this kind can follow."""
         states = self.states.copy()
         while (action := states[-1].get(kind)) is not None:
             if type(action) is dict:
@@ -121,7 +121,7 @@ class ParserState:
         return False
 
     def next_tokens(self) -> set[str]:
-        """Return every kind of token that could come next."""
+        """Return all kinds of tokens that can follow."""
         return {k for k in self.states[-1] if k and k.isupper() and self.accepts(k)}
 
     def pop(self) -> Any:

@@ -1,7 +1,7 @@
 """Common syntax mistakes: each is recognised, reported and, where the intention is clear, repaired.
 
 Each function gets a `Stop`, the parser at an error, and returns the index of the next token to
-parse. It returns None for any other mistake. They are called in the order of `MISTAKES`.
+parse. It returns None for any other mistake. The functions are called in the order of `MISTAKES`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ def _stray_character(stop: Stop) -> int | None:
         return None
     shown, instead = describe_stray(stop.token[0])
     span = stop.span(stop.token)
-    stop.report(f"stray character {shown}", span, "this has no meaning here", help=instead)
+    stop.report(
+        f"unexpected character {shown}",
+        span,
+        "this character is not part of the language",
+        help=instead,
+    )
     ends = stop.kind_at(stop.at + 1)
     return stop.at + 1 if ends in _ENDS and stop.machine.accepts(ends) else stop.skip()
 
@@ -70,7 +75,7 @@ def _wrong_bracket(stop: Stop) -> int | None:
     bracket, closer = stop.last_token("LPAR", "LSQB"), f"`{stop.token[0]}`"
     span = stop.span(stop.token)
     if bracket is None:
-        stop.report(f"this {closer} closes nothing", span, "no bracket is open here")
+        stop.report(f"this {closer} has no opening bracket", span, "no bracket is open here")
     elif closer == _closer(bracket):
         return None
     else:
@@ -83,7 +88,7 @@ def _wrong_bracket(stop: Stop) -> int | None:
 def _needless_brace(stop: Stop) -> int | None:
     if stop.kind != "RBRACE" or stop.open_blocks():
         return None
-    stop.report("this `}` closes no block", stop.span(stop.token), "no block is open here")
+    stop.report("this `}` has no opening bracket", stop.span(stop.token), "no block is open here")
     stop.unwind()
     return stop.at + 1
 
@@ -95,7 +100,7 @@ def _unclosed_block(stop: Stop) -> int | None:
     stop.unwind()
     items = stop.machine.values[-1]
     first = _find_missing_brace(stop, braces[-1], items)
-    several = f"{len(braces)} blocks are open at the end of the file"
+    several = f"{len(braces)} blocks are not closed at the end of the file"
     stop.report(
         "this block is never closed",
         stop.span(braces[-1]),
@@ -103,7 +108,7 @@ def _unclosed_block(stop: Stop) -> int | None:
         also=[(stop.span(stop.token), "expected `}` before the end")]
         if first is None
         else [
-            (_first_character(items[first]), "expected `}` before this, going by the indentation")
+            (_first_character(items[first]), "expected `}` before this, judging by the indentation")
         ],
         notes=[several] if len(braces) > 1 else [],
     )

@@ -1,7 +1,7 @@
 """Numbers as text: a few digits and a suitable unit.
 
 Reports print rounded figures (``quantity``); ``show`` prints values that are parsed back to exactly
-the same float (``literal``). Both spell units as the language does, so that printed values can be
+the same float (``literal``). Both use the units of the language, so that printed values can be
 pasted into a spec.
 """
 
@@ -40,9 +40,9 @@ def quantity(
 ) -> str:
     """Return *value*, in base units, as text with a suitable unit.
 
-    A base unit (``s``, ``B``, ``B/s``, ...) takes the prefix that fits. Sizes have binary prefixes,
-    so that one page never has MB beside MiB. A size that is exact in decimal, as 25 MB in a spec,
-    keeps its decimal prefix. Another unit with a prefix is kept where that is readable.
+    A base unit (``s``, ``B``, ``B/s``, ...) gets a suitable prefix. Sizes have binary prefixes, so
+    that a page never mixes MB and MiB. A size that is exact in decimal, as 25 MB in a spec, keeps
+    its decimal prefix. Other units with a prefix are kept if the number is readable.
 
     >>> quantity(0.0801056, "s"), quantity(450e9, "B/s"), quantity(0.4196, "%")
     ('80.11 ms', '450 GB/s', '41.96 %')
@@ -173,7 +173,7 @@ def _span_of(values: Any, unit: str, digits: int, kinds: Sequence[Mapping[str, f
 
 @lru_cache(maxsize=2**14)  # a resolved spec repeats most of them
 def literal(value: float, dimension: Dimension = ONE) -> str:
-    """Return the shortest literal of the language that reads back as exactly *value*.
+    """Return the shortest literal of the language that is parsed to exactly *value*.
 
     >>> from parcost.language.units import BYTES, RATE, SECONDS
     >>> literal(80e9, BYTES), literal(80.0 * 2**30, BYTES), literal(3.4 * 1e-6, SECONDS)

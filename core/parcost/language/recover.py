@@ -1,10 +1,10 @@
 """Recovery: parsing continues after a syntax error.
 
-The parser stops before a token that it cannot take. If that is a named mistake,
+The parser stops before a token that it does not accept. If this is a known mistake,
 `parcost.language.mistakes` reports it and often repairs it. Otherwise the error names the token and
-the expected tokens, in the words of `parcost.language.wording`. The item is left out: the parser
-returns to the body of the item and continues at the next item. So one run reports every syntax
-error of a file, and the rest of the file has a tree.
+the expected tokens, in the words of `parcost.language.wording`. The item is omitted: the parser
+returns to the enclosing body and continues at the next item. So one run reports all syntax errors
+of a file, and the valid parts have a tree.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _resume(stop: Stop) -> int:
         return _give_up(stop)
     if len(stop.builder.diagnostics) >= MOST_ERRORS:
         message = f"more than {MOST_ERRORS} syntax errors"
-        last = problem("too-many-errors", message, stop.span(stop.token), "gave up here")
+        last = problem("too-many-errors", message, stop.span(stop.token), "parsing stopped here")
         stop.builder.diagnostics.append(last)
         return _give_up(stop)
     for mistake in MISTAKES:

@@ -55,7 +55,7 @@ class Path:
 
 @record
 class List:
-    """``[a, b, c]``: a sweep, or a list where the attribute wants one."""
+    """``[a, b, c]``: a sweep, or a list for an attribute whose value is a list."""
 
     items: tuple[Expr, ...]
     span: Span = field(eq=False, repr=False)
@@ -65,10 +65,9 @@ class List:
 class Chain:
     """Operands joined by operators of one precedence, left to right.
 
-    ``a - b + c`` is ``Chain((a, b, c), ("-", "+"))``; one node however long the
-    chain, so that a long sum is not a deep tree. Precedences, tightest first:
-    ``* /``, ``+ -``, comparisons (``< <= > >= == !=``, exactly one operator),
-    ``&&``, ``||``.
+    ``a - b + c`` is ``Chain((a, b, c), ("-", "+"))``; a chain of any length is one node, so that a
+    long sum is not a deep tree. Precedences, tightest first: ``* /``, ``+ -``, comparisons (``< <=
+    > >= == !=``, exactly one operator), ``&&``, ``||``.
     """
 
     operands: tuple[Expr, ...]
@@ -121,9 +120,8 @@ class Provenance:
 class Attribute:
     """``name = value qualifier* @provenance*``.
 
-    *name* is a path, so that an override may say ``level.bandwidth``; it has one
-    part in a block. *words* are the words before the name: ``let x = 3`` has
-    words ``(let,)`` and name ``x``.
+    *name* is a path, for overrides such as ``level.bandwidth``; in a block it has one part. *words*
+    are the words before the name: ``let x = 3`` has words ``(let,)`` and name ``x``.
     """
 
     words: tuple[Name, ...]
@@ -138,8 +136,8 @@ class Attribute:
 class Claim:
     """``name REL expression [+- expression]``, in an ``expect`` block.
 
-    ``=`` with a tolerance is a claim too; ``=`` without one is an Attribute. *relation* is one of
-    ``= == != < <= > >=``.
+    ``=`` with a tolerance is also a claim; ``=`` without a tolerance is an Attribute. *relation* is
+    one of ``= == != < <= > >=``.
     """
 
     name: Path
@@ -161,9 +159,8 @@ class Statement:
 class Block:
     """``kind word* @provenance* { ... }``.
 
-    *words* are the label and whatever follows it: ``model big extends small { ... }``
-    has kind ``model`` and words ``(big, extends, small)``. A file is a block whose
-    kind is empty.
+    *words* are the label and the following words: ``model big extends small { ... }`` has kind
+    ``model`` and words ``(big, extends, small)``. A file is a block whose kind is empty.
     """
 
     kind: Name

@@ -1,4 +1,4 @@
-"""Source texts, and spans inside them that diagnostics point at."""
+"""Source texts, and spans in them for diagnostics."""
 
 from __future__ import annotations
 

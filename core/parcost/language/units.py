@@ -1,10 +1,9 @@
 """Units of the .par language: a table, and the algebra of dimensions.
 
 Every value is a plain float in base units (bytes, FLOP, seconds, joules, dollars, grams) with its
-dimension. Dimensions exist only while a file is being bound; plugins receive plain numbers, so
-units cost nothing per evaluation. Bits are a dimension of their own: ``400 Gbps + 50 GB/s`` is an
-error, and a size in bits never passes for bytes. Attributes that take link rates accept both and
-convert.
+dimension. Dimensions exist only during binding; plugins receive plain numbers, so that units cost
+no time in an evaluation. Bits are a separate dimension: ``400 Gbps + 50 GB/s`` is an error, and a
+size in bits is never accepted as bytes. Attributes that take link rates accept both and convert.
 """
 
 from __future__ import annotations

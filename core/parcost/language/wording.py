@@ -27,14 +27,14 @@ _BODY = {"NAME", "STRING", "_NL"}
 _INSTEAD = {
     "\r": "lines end with a newline, with or without a carriage return before it",
     ";": "items end with a new line or a comma",
-    "'": 'strings are written in double quotes: "..."',
-    "“": 'strings are written in straight quotes: "..."',
-    "”": 'strings are written in straight quotes: "..."',
-    "%": "`%` is a unit, as in `41 %`, and never the remainder",
+    "'": 'write strings in double quotes: "..."',
+    "“": 'write strings in straight double quotes: "..."',
+    "”": 'write strings in straight double quotes: "..."',
+    "%": "`%` is a unit, as in `41 %`, not the remainder of a division",
     "&": "write `&&` for and",
     "|": "write `||` for or",
     "$": "write names without `$`",
-    "^": "there is no power: write a product",
+    "^": "the language has no power operator: write a product",
     "×": "write `*`",
     "·": "write `*`",
     "÷": "write `/`",
@@ -48,7 +48,7 @@ _PAIRS = {
     "=>": "write `>=`",
     "=<": "write `<=`",
     "<>": "write `!=`",
-    "**": "there is no power: write a product",
+    "**": "the language has no power operator: write a product",
     "//": "comments begin with `#`",
 }
 _WORD_OPERATORS = {"and": "write `&&` for and", "or": "write `||` for or"}
@@ -96,7 +96,7 @@ def syntax_hint(before: str, kind: str, text: str, accepted: set[str]) -> str | 
     if kind == "TOLERANCE":
         return "`+-` gives a claim its tolerance; the sum with a negative number is `+ -`"
     if kind == "PLUS" and wants_value:
-        return "a number is positive without a sign"
+        return "write positive numbers without a sign"
     if kind == "NAME" and before.endswith("}"):
         return "a comma or a new line separates blocks: `a { ... }, b { ... }`"
     if kind == "NAME":
@@ -118,7 +118,7 @@ def describe_stray(character: str) -> tuple[str, str | None]:
     if instead is None and character.isalpha():
         instead = "names are made of the letters a to z, digits and `_`"
     elif instead is None and character.isspace():
-        instead = "write an ordinary blank"
+        instead = "write a normal space"
     if character.isprintable() and not character.isspace():
         return f"`{character}` ({described})", instead
     return described, instead

@@ -1,4 +1,4 @@
-"""The one writer of spec text: blocks as lines, in the layout of ``parcost fmt``."""
+"""The writer of spec text: blocks as lines, in the layout of ``parcost fmt``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WIDEST = 32  # a value longer than this does not push the comments of others as
 
 
 class SpecAttribute(NamedTuple):
-    """An attribute to write: as a comment, with any value in use, if no spec sets it."""
+    """An attribute to write; if no spec sets it, it is a comment with the value in use."""
 
     name: str
     value: str

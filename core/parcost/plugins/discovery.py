@@ -1,8 +1,8 @@
 """Discovery of plugins, and calls of their hooks.
 
 There is no global registry: :func:`load` returns a :class:`Plugins` that is passed along. Every
-answer is labelled here with its plugin and distribution, and validated against the contract. So the
-sources in a report are verified. Plugins are called in order of name.
+answer is labelled with its plugin and distribution, and validated against the contract. So the
+sources in a report are correct. Plugins are called in order of name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ _OWN_MODULES = (
     "parcost_specs",
 )
 #: Hooks that one plugin answers, once, and what it does so.
-_ONE_ANSWER = {"pipelines": "cuts the step", "library": "names the communication library"}
+_ONE_ANSWER = {
+    "pipelines": "splits the step into stages",
+    "library": "names the communication library",
+}
 #: Hooks whose answers have unique names.
 _ONE_NAME = ("groups", "terms", "memory", "figures")
 
@@ -86,8 +89,8 @@ class Plugins:
     def registry(self) -> Registry:
         """The valid plugins, and the objects that they register by name; computed once.
 
-        It excludes deferred parts, unless another plugin implements the same hooks: if two register
-        one name, one of them must be left out.
+        Deferred parts are not included, unless another plugin implements the same hooks: then
+        duplicate names must be detected.
         """
         found = register(self.loaded)
         return self.whole.registry if any(map(found.hooks.get, self._later)) else found
@@ -214,7 +217,7 @@ class Plugins:
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:  # noqa: BLE001  a plugin may raise anything; `call` does this, and takes as long again
-                    found, complaint = (), f"gave an answer that {CallError(error)}"
+                    found, complaint = (), f"returned an answer that {CallError(error)}"
                 if complaint:
                     complaints += 1
                     if complaints <= _MOST_OF_AN_ANSWER:
@@ -286,7 +289,7 @@ def load(
             continue
         plugin = Plugin(point.name, *origin(point.dist))
         if other := loading.found.get(point.name):
-            message = f"has the name of plugin {other}; the plugin is left out"
+            message = f"has the same name as plugin {other}; the plugin is left out"
             loading.broken.append(Fault(plugin=plugin, hook="import", message=message))
         else:
             loading.load(point.load, plugin)
@@ -399,7 +402,7 @@ def _parts(module: object) -> tuple[Mapping[str, str], frozenset[str]]:
 def _names_in(
     module: ModuleType, variable: str, what: str, known: Sequence[str] | None = None
 ) -> Sequence[str]:
-    """Return the names that a *variable* of a module lists; all must be in *known*.
+    """Return the names in the list *variable* of a module; all must be in *known*.
 
     Raises:
         TypeError: The variable lists something other than names.
@@ -433,5 +436,5 @@ def _claim(hook: str, found: Sequence[Any], plugin: Plugin, taken: dict[Any, Plu
         taken[key] = plugin
         return ""
     if hook in _ONE_ANSWER:
-        return f"{_ONE_ANSWER[hook]}, which plugin {other} does already"
+        return f"{_ONE_ANSWER[hook]}, as plugin {other} does already"
     return f"repeats the name `{key[0]}`, which plugin {other} contributed"

@@ -1,15 +1,15 @@
 """The registry: plugins with valid hooks, and the uniquely named objects that they register.
 
 Registered objects of a plugin are read once, before any study: its blocks, catalogues, collectives,
-libraries, schedules, kernels and formats. A plugin that fails here is left out completely, because
-its terms would miss its blocks. A fault names it. All others stay, with unchanged answers.
+libraries, schedules, kernels and formats. A plugin that fails here is excluded completely, because
+its terms need its blocks. A fault names it. All others stay, with unchanged answers.
 
     plugin     has                      becomes
     ring       collectives: ring        used
     faster     collectives: ring        left out: `ring` is offered by plugin `ring`
     custom     hook `termz`             left out: no hook is called `termz`
 
-If two plugins register one name, one of parcost's own keeps it, or else the first by name.
+If two plugins register the same name, a built-in plugin keeps it, or else the first plugin by name.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def register(plugins: Sequence[Plugin]) -> Registry:
 
 
 def precedence(plugin: Plugin) -> tuple[bool, str]:
-    """Return the sort key of a plugin: if two claim one name, the first keeps it."""
+    """Return the sort key of a plugin: if two plugins register one name, the first keeps it."""
     return plugin.distribution != OWN_DISTRIBUTION, plugin.name
 
 
@@ -120,7 +120,9 @@ def _fault(plugin: Plugin, hook: str, message: str) -> Fault:
 
 
 class _Manager(pluggy.PluginManager):
-    """Skips names that cannot be hooks: pluggy takes 10 to 20 us for each name of a module."""
+    """Plugin manager that skips names that cannot be hooks: pluggy takes 10 to 20 us for each name
+    of a module.
+    """
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
         if isinstance(plugin, ModuleType):
@@ -169,8 +171,8 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
         if not caller.has_spec():
             known = [name for name in vars(hookspecs) if name in vars(manager.hook)]
             hint = did_you_mean(caller.name, known)
-            name, more = one_line(caller.name), hint or f"{_GUIDE} says what changed"
-            message = f"marks `{name}` as a hook, and there is no such hook; {more}"
+            name, more = one_line(caller.name), hint or f"{_GUIDE} describes the changes"
+            message = f"marks `{name}` as a hook, but there is no such hook; {more}"
             return _fault(plugin, name, message)
     return None
 
@@ -212,7 +214,7 @@ def _offers_of(
         other = plugin if (hook, name) in taken else offers[hook].get(name, (None,))[0]
         if other is not None:
             what = f"the block `{name}`" if hook == "blocks" else f"`{name}`"
-            raise OfferError(f"offers {what}, which plugin {other} offers already")
+            raise OfferError(f"provides {what}, which plugin {other} provides already")
         taken.add((hook, name))
         yield hook, name, block_type(thing) if hook == "blocks" else thing
 

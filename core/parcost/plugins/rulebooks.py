@@ -1,7 +1,6 @@
-"""The rulebooks of the core and of plugins: which rules there are, and whether one may be allowed.
-
-A spec may switch a warning off by its id: only then the core reads the tables of all rules.
-``parcost rule`` makes pages of the same tables.
+"""The rulebooks of the core and of plugins, with all rules and their severities. The core reads the
+tables only if a spec switches off a warning by its id. ``parcost rule`` makes pages of the same
+tables.
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ CORE_BOOKS = Path(__file__).parents[1] / "rulebooks"
 
 
 def rulebooks(plugins: Plugins) -> Iterator[tuple[Plugin | None, Rulebook]]:
-    """Yield the rulebooks of the core, then those of *plugins*; the first table of a rule wins."""
+    """Yield the rulebooks of the core, then those of *plugins*; the first table of a rule is
+    used.
+    """
     for path in sorted(CORE_BOOKS.glob("*.toml")):
         yield None, Rulebook(name=path.stem, file=path)
     yield from sorted(plugins.offers("rulebooks").values(), key=lambda offer: precedence(offer[0]))

@@ -1,8 +1,8 @@
-"""The selection of plugins for a run, as data that another process can use; plugin files.
+"""The selection of plugins for a run, as data for other processes; and plugin files.
 
-The code of a file is identified by its text: an edited file becomes another module, next to the
-older one, which studies may still use. Byte code is neither read nor written, because an edit
-within one second would be missed.
+The code of a file is identified by its text: an edited file becomes a new module, and the older one
+remains for studies that use it. Byte code is neither read nor written, because an edit within one
+second would be missed.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def module_of(path: str) -> object:
         submodule_search_locations=[str(place)] if place.is_dir() else None,
     )
     if spec is None or spec.loader is None:
-        raise ImportError(f"`{file}` is not a file of Python")
+        raise ImportError(f"`{file}` is not a Python file")
     module = sys.modules[called] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -27,7 +27,7 @@ def select(result: Result, names: Sequence[str]) -> Sequence[Figure]:
 
 
 def missing_names(results: Sequence[Result], names: Sequence[str]) -> Mapping[str, str]:
-    """Return a message for each of *names* that no result has."""
+    """Return a message for each of *names* that is in no result."""
     legal = [result for result in results if result.legal]
     if not names or not legal:
         return {}
@@ -45,7 +45,7 @@ def missing_names(results: Sequence[Result], names: Sequence[str]) -> Mapping[st
 
 
 def interval_of(interval: Interval, unit: str) -> str:
-    """Return an interval as text, with the share of cases that it covers.
+    """Return an interval as text, with its coverage.
 
     >>> from parcost.contract.formulas import Formula
     >>> from parcost.contract.figures import Interval

@@ -41,7 +41,9 @@ def substitute(of: Formula, write: Callable[..., str] = quantity) -> str:
 
 
 def _digits(of: Formula, write: Callable[..., str]) -> int:
-    """Return the digits of inputs needed to reproduce the value to 0.1 %; for arrays the fewest."""
+    """Return the number of input digits needed to reproduce the value to 0.1 %; for arrays the
+    smallest number.
+    """
     numbers = {symbol: value for symbol, (value, _) in of.inputs.items()}
     if not numbers or is_array(of.value, *numbers.values()) or not math.isfinite(of.value):
         return _DIGITS[0]
@@ -66,7 +68,8 @@ def _read(text: str, value: Any) -> Any:
 
 
 def fractions(text: str, factor: re.Pattern[str] = _SYMBOL) -> str:
-    """Return the text of a formula with `ratio(a, b)` as `a / b`; *factor* needs no brackets.
+    """Return the text of a formula with `ratio(a, b)` written as `a / b`, without brackets if it is
+    a *factor*.
 
     >>> fractions("ratio(e, w)"), fractions("2 ratio(n a, P - 1), a remark")
     ('e / w', '2 n a / (P - 1), a remark')
@@ -93,7 +96,7 @@ def fractions(text: str, factor: re.Pattern[str] = _SYMBOL) -> str:
 
 
 def _joins(text: str) -> bool:
-    """Return whether the text has a sum, a comparison or a choice outside of brackets."""
+    """Return whether the text has a sum, a comparison or a condition outside of brackets."""
     return bool(_JOINING.search("".join(c for c, depth in _depths(text) if not depth)))
 
 

@@ -115,9 +115,9 @@ class Report:
     def rows(self, figures: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
         """Return one mapping per point: axis values, figures, verdict and reason.
 
-        ``verdict`` is in words, ``feasible`` whether the point is valid, ``reason`` why it is not.
-        Figures of an invalid point are None. *figures* are the names to return; without any, all
-        figures except details.
+        ``verdict`` is a text, ``feasible`` is true for a valid point, ``reason`` explains an
+        invalid one. Figures of an invalid point are None. *figures* are the names to return; by
+        default all figures except details.
 
         Raises:
             KeyError: No figure has that name.

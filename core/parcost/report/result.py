@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @record(kw_only=True, eq=False)
 class Expectation:
-    """One claim of an ``expect`` block, and whether it holds.
+    """One claim of an ``expect`` block, with its result.
 
-    *outcome* compares the value of the claim with the figure, in one sentence. If the claim holds,
-    it is empty unless the value lies outside of the interval of the figure.
+    *outcome* compares the value of the claim with the figure, in one sentence. If the claim is
+    true, it is empty unless the value is outside of the interval of the figure.
     """
 
     text: str  # as written: "mfu = 41 % +- 3 %"
@@ -37,7 +37,7 @@ class Expectation:
 
 @record(kw_only=True, eq=False)
 class Infeasible:
-    """A point of a sweep that breaks rules, and the messages of the rules."""
+    """A point of a sweep that violates rules, with the messages of the rules."""
 
     at: Mapping[str, Any]
     reasons: Sequence[str]
@@ -48,11 +48,10 @@ class Result:
     """One evaluation: a study and its cost.
 
     *at* holds the structural sweep values of this result, by axis name. *outcome* is None in two
-    cases, which *legal* distinguishes. A study that cannot run has *diagnostics* with the reason. A
-    study without training has calculations as *figures*. If ``study.axes`` is not empty, numbers
-    are arrays over the points that can run. The axes give the swept values of each point.
-    *infeasible* are the points that cannot run. *suppressions* are warnings that the spec switches
-    off.
+    cases, which *legal* distinguishes. An invalid study has *diagnostics* with the reason. A study
+    without training has calculations as *figures*. If ``study.axes`` is not empty, numbers are
+    arrays over the valid points; the axes have the swept values of each point. *infeasible* are the
+    invalid points. *suppressions* are warnings that the spec switches off.
     """
 
     study: Study
@@ -116,12 +115,12 @@ class Result:
 
     @cached_property
     def details(self) -> Sequence[tuple[Plugin, Figure]]:
-        """Further figures: volumes, counts, ratios, bounds; computed on first read."""
+        """Detailed figures: volumes, counts, ratios, bounds; computed on first read."""
         return self.make_details()
 
     @cached_property
     def missing(self) -> Mapping[str, str]:
-        """The figures that this study lacks, by name, each with its requirement."""
+        """The figures that are not available in this study, by name, each with its requirement."""
         return self.make_missing()
 
     @cached_property
@@ -131,7 +130,7 @@ class Result:
 
     @cached_property
     def brief_sections(self) -> Sequence[tuple[Plugin, Section]]:
-        """The sections of a report of one screen: tables, and all sections with ``lead`` rows."""
+        """The sections of the default screen: tables, and all sections with ``lead`` rows."""
         return self.sections if "sections" in vars(self) else self.make_sections(True)
 
     @cached_property
@@ -150,7 +149,8 @@ class Result:
 
 
 def missing_message(name: str, missing: Mapping[str, str]) -> str:
-    """Return why a study has no figure called *name*: its requirement, or that no plugin has it.
+    """Return the reason why a study has no figure *name*: its missing requirement, or an unknown
+    name.
 
     >>> missing_message("energy", {"energy": "a block `energy { }`"})
     'there is no figure `energy` here: it needs a block `energy { }`'
@@ -158,7 +158,7 @@ def missing_message(name: str, missing: Mapping[str, str]) -> str:
     'no figure is called `enrgy`'
     """
     if needs := missing.get(name):
-        return f"there is no figure `{name}` here: it needs {needs}"
+        return f"the figure `{name}` is not available in this study: it needs {needs}"
     return f"no figure is called `{name}`"
 
 
@@ -182,7 +182,7 @@ def is_good(result: Result) -> bool:
 
 
 def runnable(result: Result) -> Any:
-    """Return, for each point, whether it is valid and fits."""
+    """Return the mask of points that are valid and fit in memory."""
     import numpy as np
 
     feasible = np.asarray(result.legal and result.feasible, dtype=bool)
@@ -190,7 +190,7 @@ def runnable(result: Result) -> Any:
 
 
 def meets_claims(result: Result) -> bool:
-    """Return whether every claim holds at every valid point."""
+    """Return whether all claims are true at all valid points."""
     runs = runnable(result)
     return all(bool((claim.holds | ~runs).all()) for claim in result.expectations)
 

@@ -22,7 +22,7 @@ def rows(
     """Return one mapping per point, in the order of the sweep.
 
     It has axis values and figures by name: the figures *wanted*, or else the headlines. It has
-    ``verdict``, ``feasible``, and ``reason`` where it is not feasible.
+    ``verdict``, ``feasible``, and for an infeasible point ``reason``.
     """
     names = [name for name, _ in axes]
     figures: list[str] = list(wanted)

@@ -1,7 +1,8 @@
-"""The verdict of a result: the one definition for every screen, format and exit code.
+"""The verdict of a result, defined once for all screens, formats and exit codes. A result is valid
+unless a rule of severity ``error`` fails.
 
-A result is valid unless a rule of severity ``error`` fails. Rules that name a verdict decide it:
-such a rule may be an error ("does not fit in memory") or a warning ("tight in memory").
+A failed rule with a verdict sets it: such a rule is an error ("does not fit in memory") or a
+warning ("tight in memory").
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def verdict(result: Result, point: int = 0) -> str:
 
 
 def verdict_check(result: Result, point: int = 0) -> Check | None:
-    """Return the failed rule that names the verdict of a point, errors first; None without one."""
+    """Return the failed rule that sets the verdict of a point, errors first; None if there is
+    none.
+    """
     if result.outcome is None:
         return None
     failed = (check for check in result.outcome.failed if check.verdict)

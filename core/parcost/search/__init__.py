@@ -1,9 +1,10 @@
-"""Search over layouts: a term is estimated once per choice that it reads. Sums cover all choices.
+"""Search over layouts: a term is estimated once per combination of the choices that it reads. Sums
+cover all choices.
 
 A space has three parts: structures, degrees, and independent choices. Structures are stages and
-chunks, which determine an order. Degrees are numbers on the axes of an array. Choices are, for
+chunks, which determine the order of passes. Degrees are numbers on array axes. Choices are, for
 example, the ZeRO stage or the recomputation. A hook is called once for each combination of the
-choices that it *reads*; reads are observed instead of declared. Its numbers become arrays with one
-dimension for each choice, of length one if the choice was not read. The reducer adds them up like
-all others.
+choices that it *reads*; reads are recorded automatically. Its numbers become arrays with one
+dimension for each choice, of length one if the choice was not read. The reducer adds up these
+arrays.
 """

@@ -47,7 +47,7 @@ def find(study: Study, path: str) -> tuple[Any, str]:
 
 
 def _blocks(found: Sequence[Any]) -> Iterator[Any]:
-    """Yield blocks, each list followed by the blocks inside."""
+    """Yield all blocks, including nested ones."""
     yield from found
     inner = [x for block in found for held in vars(block).values() for x in _held_by(held)]
     if inner:
@@ -65,7 +65,7 @@ def is_text(block: Any, attribute: str) -> bool:
 
 
 def _object_value(scenario: Scenario, path: str, value: Any, study: Study) -> Any:
-    """Return *value* in the form that a block stores: a switch is a bool, a word is itself."""
+    """Return *value* in the form that a block stores: a bool for a switch, a string for a word."""
     block, attribute = find(study, path)
     field = block_type(type(block)).fields[attribute]
     kind = field.kind

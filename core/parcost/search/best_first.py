@@ -1,10 +1,11 @@
 """Best-first search: bounds, then exact replays, until no remaining layout can be better.
 
-Every layout of the space gets a lower bound. Layouts that may rank are scored with all of their
-terms: exactly, or by a better lower bound. Layouts are then replayed in batches, the lowest score
-first. The search ends when no remaining score is below the worst layout in the ranking. Then the
-ranking is proven. If the time runs out first, the optimality gap remains: from the best layout to
-the lowest remaining score. For parts of the space that were not visited there is no bound.
+Every layout of the space gets a lower bound. Layouts that may be in the ranking are scored with all
+of their terms: exactly, or by a better lower bound. Layouts are then replayed in batches, the
+lowest score first. The search ends when no remaining score is below the worst layout in the
+ranking; then the ranking is proven. If the time runs out first, the optimality gap remains: from
+the best layout to the lowest remaining score. Parts of the space that were not visited have no
+bound.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ _MANY = 12  # schedules of structures that wait: their terms are kept
 class SearchRequest:
     """The request of a search: *objective* by name, *keep* layouts, a time limit in seconds.
 
-    With *careful* a layout is evaluated on its own before it excludes others. Only a single
+    With *careful*, a layout is evaluated separately before it excludes others. Only a separate
     evaluation runs the rules about outcomes, which may reject it. A *strict_budget* also ends a
     search that returns all layouts. Layouts whose cost differs by less than *tolerance*, a
-    fraction, are listed with the simpler ones first. At least *compared* layouts are found for
-    this order, so that the best one does not depend on *keep*. Without *front* the Pareto front is
+    fraction, are listed with the simpler ones first. At least *compared* layouts are found for this
+    sorting, so that the best layout does not depend on *keep*. Without *front* the Pareto front is
     computed when it is read, by a second search.
     """
 
@@ -71,7 +72,7 @@ class SearchRequest:
 
     @property
     def found(self) -> int:
-        """The number of layouts to find: those to list, and those to compare."""
+        """The number of layouts to find: the larger of the listed and the compared layouts."""
         return max(self.keep, self.compared) if self.tolerance > 0.0 else self.keep
 
 
@@ -84,8 +85,8 @@ def search(
 ) -> SearchResult:
     """Return the best layouts of *space*.
 
-    *points* is called with all layouts, in batches, as they are scored, regardless of the time
-    limit: only a strict budget ends that.
+    *points* is called with batches of scored layouts, until all are scored. A strict budget ends
+    this earlier.
 
     Raises:
         SpecError: There is no such objective, or no layout is legal, fits and is within
@@ -116,7 +117,7 @@ def _tally(
     on_progress: Callable[[str], None],
     points: Callable[[ScoredLayouts], None] | None,
 ) -> Tally:
-    """Return the best layouts of *space*, and counts of the others."""
+    """Return the best layouts of *space*, and the counts of excluded layouts."""
     run = _Search(space, request, on_progress, points)
     with np.errstate(all="ignore"):
         interrupted = False
@@ -131,7 +132,7 @@ def _tally(
 
 @frozen(eq=False)
 class _Counts:
-    """Counts of the excluded layouts by reason, and the least memory or cost among them."""
+    """Counts of the excluded layouts by reason, and the smallest memory or cost among them."""
 
     rejected: Counter[str] = field(factory=Counter)
     limits: Counter[str] = field(factory=Counter)
@@ -175,7 +176,7 @@ class _Search:
 
     @property
     def _ends_early(self) -> bool:
-        """Whether the time limit is reached, and layouts may be left unscored."""
+        """Whether the time limit is reached and layouts may remain unscored."""
         return self.late and (self.points is None or self.request.strict_budget)
 
     def score(self) -> None:
@@ -287,7 +288,7 @@ class _Search:
         return LayoutBounds(bound, objective.cost(bound.seconds), left)
 
     def _select_by_memory(self, held: ScoredLayouts) -> NDArray[np.bool_]:
-        """Return which layouts may fit in memory, by their lower bound, and count the others."""
+        """Return the mask of layouts whose lower bound fits in memory, and count the others."""
         legal, rooms = held.legal, held.criteria.capacities
         left: NDArray[np.bool_] = legal & reduce(and_, (held.bytes_ <= r for r in rooms), True)
         self.counts.totals["large"] += int(legal.sum()) - int(left.sum())
@@ -352,7 +353,9 @@ class _Search:
             heapq.heappop(self.waiting)
 
     def _runs(self, layout: SearchedLayout) -> bool:
-        """Return whether a layout is valid when evaluated alone; count the reasons if not."""
+        """Return whether a layout is valid in a separate evaluation; count the reasons if it is
+        not.
+        """
         if layout.cost > self.best.worst:
             return False
         one = evaluate_layout(self.space.scenario, layout.values, self.request.objective)
@@ -360,7 +363,9 @@ class _Search:
         return one.layout is not None
 
     def _thin(self) -> None:
-        """Replay the best layouts in the queue, and drop those that cannot be among the best."""
+        """Replay the best layouts in the queue, and remove layouts that cannot be among the
+        best.
+        """
         self.replay_some()
         while self.waiting and self.best.worst == inf:
             self.replay_some()

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def any_alike(left: NDArray[np.bool_], *values: Any) -> NDArray[np.bool_]:
-    """Return where any of the layouts *left* is, with size 1 for choices that no value reads."""
+    """Return the mask of the layouts *left*, reduced to size 1 along choices on which no value
+    depends.
+    """
     apart = np.broadcast_shapes(*map(np.shape, values))
     apart = (1,) * (left.ndim - len(apart)) + apart
     alike = tuple(k for k in range(left.ndim - 1) if apart[k] == 1)
@@ -51,9 +53,10 @@ class LayoutBounds:
         self._order = self._seconds / np.minimum.accumulate(least)[band_of(self._bytes)]
 
     def matters(self, worst: float, front: Front | None) -> NDArray[np.bool_]:
-        """Return which layouts may cost at most *worst*, or may be on the *front* (if given).
+        """Return the mask of layouts that may cost at most *worst*, or may be on the *front* (if
+        given).
 
-        If *worst* is NaN, all remaining layouts of a finite cost may.
+        If *worst* is NaN, the mask has all remaining layouts with a finite cost.
         """
         gains = ~(self._cost > worst)
         if front is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
     from parcost.search.result import SearchResult
 
-_BOUND = "a bound from below, which was enough to leave the layout out"
+_BOUND = "a lower bound that was enough to exclude the layout"
 
 
 def search_charts(found: SearchResult) -> list[Chart]:
@@ -80,7 +80,9 @@ def _key(row: Mapping[str, Any]) -> str:
 
 
 def _evaluation(scenario: Scenario, values: Mapping[str, Any], own: Objective) -> dict[str, Any]:
-    """Return the row of the layout with these *values*, evaluated alone, or why it is invalid."""
+    """Return the row of the layout with these *values* from a separate evaluation, or the reason
+    why it is invalid.
+    """
     try:
         found = evaluate_layout(scenario, values, own.name)
     except SpecError as error:

@@ -1,7 +1,7 @@
-"""The order of a ranking: among layouts that are nearly as fast, the simpler ones come first.
+"""The order of a ranking: among layouts of nearly equal speed, the simpler ones come first.
 
-A prediction has an error. A layout may be faster by less than that error. Then a layout with more
-free memory, fewer chunks or less sharding is as good a choice.
+Two predictions may differ by less than their error. A layout with more free memory, fewer chunks or
+less sharding is then an equally good choice.
 """
 
 from __future__ import annotations

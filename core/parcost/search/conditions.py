@@ -1,7 +1,8 @@
 """Names in conditional expressions of a spec, whose dependence on an axis may be hidden.
 
 Attributes that depend on an axis are found by binding its values one by one. An expression such as
-``layout.pp > 1 ? layout.zero : 0`` hides its dependence on one axis unless another has some value.
+``layout.pp > 1 ? layout.zero : 0`` hides its dependence on one axis, unless another axis has a
+certain value.
 """
 
 from __future__ import annotations

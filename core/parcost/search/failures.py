@@ -1,4 +1,4 @@
-"""Diagnostics of a search without a result: the reasons, and changes that would help."""
+"""Diagnostics of a search without a result: reasons and remedies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def objective_of(study: Study, name: str) -> Objective:
     message, hint = f"no objective is called `{name}`", did_you_mean(name, every)
     if name in every:
         hint = ""
-        message = f"there is no objective `{name}` here: it needs {every[name].needs}"
+        message = (
+            f"the objective `{name}` is not available in this study: it needs {every[name].needs}"
+        )
     offered = ", ".join(o.name for o in every.values() if not o.needs)
     help = "; ".join(filter(None, (hint, f"objectives of this study are {offered}")))
     raise SpecError([Diagnostic("unknown-objective", message, help=help, place=study.path)])
@@ -47,7 +49,7 @@ def empty(space: Space, rejected: Mapping[str, int]) -> Sequence[Diagnostic]:
     total = [rule for rule, n in worst if n >= space.size]
     if total:
         rules = " and ".join(f"`{rule}`" for rule in total)
-        said = f"{rules} reject{'s' if len(total) == 1 else ''} every one"
+        said = f"{rules} reject{'s' if len(total) == 1 else ''} all of them"
     else:
         said = "rules reject " + ", ".join(f"`{rule}` {n:,}" for rule, n in worst)
     message = f"none of {space.size:,} layouts is legal: {said}"
@@ -86,26 +88,29 @@ def no_valid_layout(
     broken = {says: n for says, n in limits.items() if n}
     if not broken:
         message = (
-            f"none of {legal:,} legal layouts fits: {large:,} need more memory than a device has"
+            f"none of {legal:,} legal layouts fits in memory: {large:,} need more memory than a "
+            "device has"
         )
-        least = f"the least that one needs is {quantity(needed, 'GiB')}; " if needed < 1e18 else ""
-        help = f"{least}take more devices, or allow more sharding or recomputation"
+        least = f"the smallest needs {quantity(needed, 'GiB')}; " if needed < 1e18 else ""
+        help = f"{least}use more devices, or allow more sharding or recomputation"
         return Diagnostic("nothing-fits", message, place=place, help=help)
     fitting = legal - large
     if len(broken) == 1:
         says = next(iter(broken))
-        message = f"none of {fitting:,} layouts that fit has {says}"
+        message = f"none of {fitting:,} layouts that fit in memory has {says}"
         if says.startswith(OUTCOME):
             help = "`parcost eval` of one of them shows the reason"
         else:
-            help = "loosen that limit"
+            help = "relax that limit"
         goals = [goal for _, goal in space.scenario.first.contributions("search_goals")]
         if sum(len(goal.limits) for goal in goals) > 1:
-            help += "; a layout is counted under the first that it breaks, and may break others"
+            help += "; each layout is counted once, under the first limit that it exceeds"
     else:
-        said = ", ".join(f"`{says}` leaves out {n:,}" for says, n in broken.items())
-        message = f"none of {fitting:,} layouts that fit is within the limits: {said}"
-        help = "a layout counts under the first limit that it exceeds: loosen one of them"
+        said = ", ".join(f"`{says}` excludes {n:,}" for says, n in broken.items())
+        message = f"none of {fitting:,} layouts that fit in memory is within the limits: {said}"
+        help = (
+            "relax one of them; each layout is counted once, under the first limit that it exceeds"
+        )
     return Diagnostic("nothing-within-limits", message, place=place, help=help)
 
 
@@ -120,7 +125,10 @@ def disagreement(space: Space, values: Mapping[str, Any]) -> Diagnostic:
     """Return the diagnostic if a layout is valid in the search but fails in an evaluation."""
     at = ", ".join(f"{k.rpartition('.')[2]} {space.text(k, v)}" for k, v in values.items())
     message = f"the evaluation of the layout {at} differs from its score in the search"
-    help = "a plugin answers differently for many layouts than for one; leave plugins out "
+    help = (
+        "a plugin returns other values for many layouts at once than for one layout; leave plugins "
+        "out "
+    )
     help += "with `--without` to find it"
     return Diagnostic("search-disagrees", message, place=space.scenario.path, help=help)
 
@@ -140,7 +148,7 @@ def _example(space: Space, rules: Sequence[str]) -> Iterator[str]:
 
 
 def _axis_hints(space: Space) -> Iterator[str]:
-    """Yield hints: axes for which another value would make some layout legal."""
+    """Yield hints: axes for which another value makes a layout legal."""
     scenario = space.scenario
     here = {axis.attribute: list(axis.values) for axis in space.axes}
     study = scenario.first
@@ -154,11 +162,11 @@ def _axis_hints(space: Space) -> Iterator[str]:
         good = [v for v in others if _legal(space, path, v)]
         if good:
             hints += 1
-            yield f"`{path}` = {' or '.join(map(str, good[:4]))} would do"
+            yield f"`{path}` = {' or '.join(map(str, good[:4]))} is legal"
 
 
 def _legal(space: Space, path: str, value: object) -> bool:
-    """Return whether any layout is legal if one axis has another value."""
+    """Return whether a layout is legal with another *value* of one axis."""
     given = {axis.attribute: list(axis.values) for axis in space.axes} | {path: [value]}
     try:
         other = space_of(space.scenario, given, list(given))

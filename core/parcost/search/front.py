@@ -58,7 +58,9 @@ class Front:
         self._least = np.minimum.accumulate(np.minimum(least * (1.0 + ALIKE), self._least))
 
     def may_gain(self, seconds: Any, bytes_: Any) -> Any:
-        """Return where a layout with at least these seconds and bytes may be a candidate."""
+        """Return the mask where a layout with at least these seconds and bytes may be a
+        candidate.
+        """
         return seconds <= self._least[band_of(bytes_)]
 
     def candidates(self) -> Sequence[Candidate]:
@@ -67,7 +69,9 @@ class Front:
 
 
 def faster(candidates: Iterable[Candidate]) -> Sequence[Candidate]:
-    """Return the fastest candidate of each band, unless a band of less memory has one as fast."""
+    """Return the fastest candidate of each band, unless a band of less memory has an equally fast
+    one.
+    """
     found: dict[int, Candidate] = {}
     for candidate in candidates:
         known = found.get(candidate.band)

@@ -28,7 +28,7 @@ def goal_of(study: Study) -> Goal:
 def unknown_axes(scenario: Scenario, given: Iterable[str] = ()) -> Iterator[Diagnostic]:
     """Yield an error for each axis of the goal that no plugin offers.
 
-    Axes that the spec sweeps, or that are *given*, need no plugin.
+    Axes that the spec sweeps, or that are *given*, do not need a plugin.
     """
     study = scenario.first
     goal = goal_of(study)

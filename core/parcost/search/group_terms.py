@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True, eq=False)
 class PluginAnswers:
-    """The answers of one plugin: one *shared* by all structures, or else one for each."""
+    """The answers of one plugin: one answer *shared* by all structures, or one answer per
+    structure.
+    """
 
     shared: VariantAnswers | None
     own: Sequence[VariantAnswers] = ()
@@ -35,7 +37,7 @@ class PluginAnswers:
 
     @property
     def read(self) -> frozenset[int]:
-        """The choices that any of the answers depends on."""
+        """The choices on which the answers depend."""
         return frozenset(k for read, _ in self.every for k in read)
 
 
@@ -93,7 +95,7 @@ class TermTable:
         return minor_choices(self._shared, self._choices, self._group.places(0).pick)
 
     def holds(self, mask: NDArray[np.bool_]) -> Any:
-        """Return where a mask over choices holds under every minor choice."""
+        """Return the mask of choices for which a mask is true under all minor choices."""
         return mask.all(axis=tuple(self._minor), keepdims=True)
 
     @property

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class LayoutEvaluation:
     """The evaluation of a layout; *layout* is None if it is invalid or outside of the limits.
 
-    *large*: it does not fit. *broken* is the first limit that it breaks.
+    *large*: it does not fit in memory. *broken* is the first limit that it exceeds.
     """
 
     result: Result

@@ -4,7 +4,7 @@
     found = parcost.search_layouts(scenario, over={"layout.tp": [1, 2, 4, 8]}, top=5)
     found.best[0].values, found.to_pandas()
 
-Options that the caller omits are taken from the spec, or else have their default.
+Omitted options are taken from the spec, or have their default.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def search_layouts(
     front: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> SearchResult:
-    """Return the best layouts of a study for its model and machine, as ``parcost search`` does.
+    """Return the best layouts of a study for its model and machine, like ``parcost search``.
 
     *over* has the values of axes, such as ``{"layout.tp": [1, 2, 4]}``. *axes* restricts the search
     to these axes. *objective* is ``step_time`` by default, *top* the number of layouts, 10 by
@@ -94,7 +94,7 @@ def search_layouts(
     less than *tolerance*, 0.03 by default, are listed with the simpler ones first. With *samples*,
     that many random legal layouts are evaluated, drawn with *seed*. With *every*, each legal layout
     is scored, which takes longer; the map of :meth:`SearchResult.plot` then has all of them. With
-    *front*, the Pareto front is computed with the ranking, and not by a second search.
+    *front*, the Pareto front is computed together with the ranking instead of by a second search.
     *on_progress* is called with a line of text from time to time.
 
     Raises:

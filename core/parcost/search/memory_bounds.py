@@ -1,7 +1,7 @@
 """Lower bounds of peak memory for layouts of many structures under one schedule, at once.
 
-Each structure has a few devices that may be the fullest. Their number of copies of each kind, and
-their micro-batches in flight, are arrays over the points of all structures.
+Each structure has a few devices that may have the highest memory. Their number of copies of each
+kind, and their micro-batches in flight, are arrays over the points of all structures.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def peak_memory(
 
 
 class _BoundMemory(DeviceMemory):
-    """The memory of the devices that may be the fullest, as many as any structure has."""
+    """The memory of the devices that may have the highest memory; their number is the maximum over
+    the structures.
+    """
 
     def __init__(self, terms: Sequence[Memory], structures: Sequence[_PeakCounts]) -> None:
         shape = np.max([one.numbers.shape for one in structures], axis=0)
@@ -121,5 +123,7 @@ class _PeakCounts:
 def _in_flight(
     alive: NDArray[Any], scale: NDArray[np.float64], most: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the micro-batches in flight on copies: of a sketch, scaled, but never above *most*."""
+    """Return the micro-batches in flight on copies: those of a sketch, scaled, and at most
+    *most*.
+    """
     return np.minimum(alive * scale, most)

@@ -1,9 +1,9 @@
 """Structures that differ only in numbers, merged into one study over arrays.
 
 Structures with 2 and with 4 stages are two positions in the first dimension of the arrays. A number
-that depends on the stages, such as the replicas, is an array. The number of stages determines the
-shape of a step, so it is on an axis that records its reads. A hook that reads it is called again
-for each structure. A hook that takes it from ``study.number`` is called once.
+that depends on the stages, such as the number of replicas, is an array. The number of stages
+determines the shape of a step, so its reads are recorded. A hook that reads it is called again for
+each structure. A hook that takes it from ``study.number`` is called once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class MergedStudy:
 def merge_studies(
     studies: Sequence[SpecStudy], mesh: Mesh, axes: Mapping[str, Sequence[float]]
 ) -> MergedStudy | None:
-    """Return *studies* merged into one over the points of *mesh*, or None if they differ in more.
+    """Return *studies* merged into one over the points of *mesh*, or None if they differ in more
+    than numbers.
 
     *axes* are the numbers in which they may differ, one for each study.
     """

@@ -1,8 +1,8 @@
 """Mesh arrays: numbers over all structures and degrees, with size 1 where they do not vary.
 
-The first dimension holds the structures, followed by one dimension for each degree. A number that
-depends on two degrees has only those two dimensions, whatever else the space has. Plugins are
-called once, on the mesh. Legal layouts are selected from their answers at the end.
+The first dimension has the structures, followed by one dimension for each degree. A number that
+depends on two degrees has size 1 in all other dimensions. Plugins are called once, on the mesh.
+Legal layouts are selected from their answers at the end.
 """
 
 from __future__ import annotations

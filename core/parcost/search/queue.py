@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ReplayResult:
     """The result of replaying layouts: valid layouts with their degrees, and counts of others.
 
-    *cheaper*: some layout costs less than its score, which should be a lower bound.
+    *cheaper*: a layout costs less than its score, which should be a lower bound.
     """
 
     layouts: list[tuple[Any, SearchedLayout]] = field(factory=list)
@@ -97,7 +97,8 @@ class ReplayQueue:
         return found
 
     def _lead_with_points(self, most: int) -> int:
-        """Move the cheapest layouts of up to *most* combinations of degrees first; return how many.
+        """Move the cheapest layouts of up to *most* combinations of degrees to the front; return
+        their number.
 
         The ranking keeps one layout per combination, so *most* combinations exclude all others.
         """

@@ -35,7 +35,7 @@ def replay_layouts(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
     """Return the step time (s) and memory (bytes) of layouts, and which of them fit.
 
-    *where* has their index in each dimension of the space.
+    *where* has the index of the layouts in each dimension of the space.
     """
     with name_schedule_plugin(scored.structure.whole, scored.pipeline.schedule):
         step = _replay(scored, where)

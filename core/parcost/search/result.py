@@ -139,7 +139,7 @@ class SearchResult:
 
     @property
     def _is_of_time(self) -> bool:
-        """Whether the objective is the step time, which has a column already."""
+        """Whether the objective is the step time, which already has a column."""
         return all(layout.value == layout.seconds for layout in self.best)
 
     def __repr__(self) -> str:
@@ -207,7 +207,7 @@ def spec_text(value: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value as data: a text of the language, or a number; a whole one as int.
+    """Return a value as plain data: a text of the language, or a number (an int if it is whole).
 
     >>> plain_value(8.0), plain_value(0.5), plain_value(True)
     (8, 0.5, 'on')
@@ -232,7 +232,7 @@ def rank(cost: float, bytes_: float, values: Mapping[str, Any]) -> Rank:
 
 
 def pareto(layouts: Sequence[SearchedLayout]) -> list[SearchedLayout]:
-    """Return the layouts that no other layout beats in both time and memory, fastest first."""
+    """Return the Pareto-optimal layouts in time and memory, fastest first."""
     found: list[SearchedLayout] = []
     least = float("inf")
     for layout in sorted(layouts, key=lambda x: (x.seconds, x.bytes_)):

@@ -1,6 +1,6 @@
-"""Layouts drawn at random, for spaces that are too large to be searched as a whole.
+"""Random layouts, for spaces that are too large for a complete search.
 
-Each is evaluated alone. Nothing is proven about the others.
+Each is evaluated separately. There is no proof about other layouts.
 """
 
 from __future__ import annotations
@@ -106,6 +106,6 @@ def _no_layout(
     message = f"{legal:,} of {drawn:,} random layouts{when} are legal, and none fits the limits"
     notes = [f"{large:,} do not fit"] if large else []
     notes += [f"rules reject {worst}"] if worst else []
-    more = "give it more time with `--budget`" if late else "draw more of them"
+    more = "increase `--budget`" if late else "increase `--sample`"
     help = f"{more}, or give axes fewer values"
     return Diagnostic("empty-space", message, (), tuple(notes), help, place=space.scenario.path)

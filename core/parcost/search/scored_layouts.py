@@ -108,5 +108,5 @@ def report_wrong_bound(scored: ScoredLayouts) -> None:
     methods = ["`closed_form`"] * (kind.closed_form is not Schedule.closed_form)
     methods += ["`lower_bound`"] * (kind.lower_bound is not Schedule.lower_bound)
     said = " or ".join(methods) or "the bound of its order"
-    message = f"a step by schedule `{schedule.name}` takes less time than {said} says"
+    message = f"a step by schedule `{schedule.name}` takes less time than the bound from {said}"
     _report_fault(scored.structure, scored.pipeline, message)

@@ -1,4 +1,4 @@
-"""Query plugins for all layouts of a group of structures; their serial work bounds them first.
+"""Query plugins for all layouts of a group of structures; serial work gives the first lower bounds.
 
 If such a bound does not exclude a layout, all terms are used. An answer that does not depend on the
 number of stages is an array over all structures; other answers are requested for each structure.
@@ -76,8 +76,8 @@ _SIZES = ("capacities", "usable_memory")  # hooks whose answers are numbers
 class Scores:
     """The layouts of a group of structures, with first bounds; those not excluded are scored.
 
-    An additional term never shortens a step. So the first bound takes serial work alone. Each
-    plugin is called once.
+    An additional term never shortens a step. So the first bound uses serial work only. Each plugin
+    is called once.
     """
 
     def __init__(self, group: StructureGroup) -> None:

@@ -1,9 +1,9 @@
-"""A lower bound of the step time from serial work, which all layouts get first.
+"""A lower bound of the step time from serial work, computed first for all layouts.
 
 A step takes at least the makespan of its serial work, without overlap, messages and once-per-step
 terms. The work is summed by pass and row. The minimum is taken over minor choices: each changes the
-serial work of kernels by 1 % at most, as the ZeRO stage does. Recomputation is not one. The sums
-then have few dimensions, and few layouts remain to be scored.
+serial work of kernels by 1 % at most, as the ZeRO stage does. Recomputation is not a minor choice.
+So the sums have few dimensions, and few layouts remain to be scored.
 """
 
 from __future__ import annotations
@@ -59,12 +59,14 @@ class SerialWork:
                 self._endless.append(~finite.all(axis=self._choices) if finite.ndim else True)
 
     def sums(self, pick: Callable[[Any], Any]) -> Iterator[tuple[Pass, bool, Any, Any]]:
-        """Yield pass, whether kernels do it, row and seconds of serial work at selected points."""
+        """Yield serial work at selected points: its pass, a flag for kernels, its row and its
+        seconds.
+        """
         for pass_, kernels, row, seconds in self._sums:
             yield pass_, kernels, row, pick(seconds) * (1.0 - _ROUNDING)
 
     def may_not_end(self, pick: Callable[[Any], Any]) -> Any:
-        """Return where some term may have no finite time, so that the bound does not hold."""
+        """Return the mask where a term may have no finite time, so that the bound is invalid."""
         found: Any = np.False_
         for endless in self._endless:
             found = found | (pick(endless) if np.ndim(endless) else endless)
@@ -97,8 +99,8 @@ def bound_seconds(
 ) -> Any:
     """Return the lower bound of the makespan of *plan* in seconds, with these *sums* of work.
 
-    Each has its counts by virtual stage. Where passes run as pairs, communication is omitted: they
-    may hide it.
+    Each has its counts by virtual stage. If passes run as pairs, communication is omitted, because
+    pairs may hide it.
     """
     rows = [
         (pass_, counts, seconds)

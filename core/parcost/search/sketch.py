@@ -1,8 +1,8 @@
 """Sketches of orders: devices of stages, and a lower bound of micro-batches in flight.
 
-An order is analysed once for each schedule and structure, up to its steady state. The sketch holds
-for any number of micro-batches. The micro-batches in flight are counted at one moment on each
-device, the one with the most in total. They are at most the number of micro-batches, and never
+An order is analysed once for each schedule and structure, up to its steady state. The sketch is
+valid for any number of micro-batches. The micro-batches in flight are counted at one moment on each
+device, the moment with the largest total. They are at most the number of micro-batches, and never
 exceed those of the full order.
 """
 
@@ -26,8 +26,8 @@ _TRIED = 4  # times the stages: how much further a legal number of micro-batches
 class Sketch:
     """A reduced :class:`Order` without a program, which keeps one peak moment for each device.
 
-    *micro_batches* is the number it was computed for. On *growing* copies all micro-batches are in
-    flight at once. There the number in flight grows with any further micro-batch.
+    *micro_batches* is the number for which it was computed. On *growing* copies all micro-batches
+    are in flight at the same time: their number grows with every further micro-batch.
     """
 
     micro_batches: int
@@ -52,7 +52,9 @@ def sketch_size(schedule: Schedule, stages: int, chunks: int, most: int) -> int:
 
 
 def _legal(schedule: Schedule, stages: int, chunks: int, first: int) -> int:
-    """Return the smallest valid number of micro-batches from *first* on, 0 if none is near."""
+    """Return the smallest valid number of micro-batches of at least *first*, 0 if no valid one is
+    near.
+    """
     for m in range(first, first + _TRIED * stages + 1):
         if not limits(schedule, PipelineShape(stages=stages, micro_batches=m, chunks=chunks)):
             return m

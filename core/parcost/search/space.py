@@ -3,7 +3,7 @@
 An axis is structural if it changes the number of virtual stages, or if other attributes depend on
 its value: each combination of such axes is bound on its own. Degrees are numbers that formulas take
 as arrays; all combinations of degrees that some choice makes legal form one flattened array axis.
-The other axes are choices: each value is set independently, and costs time only where something
+The other axes are choices: each value is set independently, and costs time only where a plugin
 reads it.
 """
 
@@ -53,7 +53,7 @@ class Structure:
 
     *whole* is the study at all combinations, legal or not. *kept* are the indices of its points in
     use. *legal* is a mask with a dimension for each choice and one for these points. *cut* returns
-    the pipeline under a combination of choices, as far as the group of structures knows it.
+    the pipeline under a combination of choices, if the group of structures has computed it.
     """
 
     values: Mapping[str, Any]
@@ -240,8 +240,11 @@ class Space:
         studies = varied.studies()
         if len(studies) > 1:
             names = ", ".join(f"`{name}`" for name in degrees)
-            message = f"what cuts the model depends on one of {names}, and a search cannot tell"
-            help = "set them with `--set`, or write the number of stages as a number"
+            message = (
+                f"the split into stages depends on one of {names}, and a search must know it in "
+                "advance"
+            )
+            help = "set these attributes with `--set`, or write the number of stages as a number"
             path = self.scenario.path
             raise SpecError([Diagnostic("stages-depend", message, place=path, help=help)])
         (study,) = studies

@@ -1,4 +1,6 @@
-"""Numbers in the notation of a spec: as written, or so that they parse to the same bits."""
+"""Numbers in the notation of a spec: as written, or as literals that are parsed to the same
+bits.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Tally:
     """The layouts that a search kept, and counts of the others.
 
-    *best* are the best layouts, *front* the candidates. *least_bytes* is the memory of the smallest
+    *best* are the best layouts, *front* the candidates. *least_bytes* is the smallest memory of a
     layout if none fits. *left* is the lowest cost of a layout without a replay. *looked* is the
     number of visited structures. *faults* are the plugins that failed. *unfit* counts layouts whose
     lower bound of memory fits, but whose evaluation does not; *broken* counts the same for limits.
@@ -138,7 +138,9 @@ def _require_agreement(
 
 
 def _reasons(space: Space, tally: Tally, verdicts: Counter[str]) -> Sequence[Diagnostic]:
-    """Return why no layout is listed: out of time, none is legal, or none is accepted."""
+    """Return the diagnostics if no layout is listed: out of time, none is legal, or none is
+    accepted.
+    """
     if tally.looked < space.count() or tally.left < inf:
         return [time_limit_error(space, tally.legal)]
     if not tally.legal:

@@ -125,7 +125,7 @@ def decode(data: bytes, name: str, first: int = 1) -> str:
         line = data.count(b"\n", 0, error.start) + first
         byte = data[error.start]
         message = f"`{name}` is not UTF-8: byte 0x{byte:02x} on line {line}"
-        raise failure("not-utf8", message, name, "save the file in the encoding UTF-8") from None
+        raise failure("not-utf8", message, name, "save the file as UTF-8") from None
 
 
 def check_size(data: bytes, kind: Kind, name: str) -> bytes:
@@ -222,7 +222,7 @@ def real_path(path: Path, name: str | None = None) -> Path:
     except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle
         shown = name or str(path)
         gone = not (path.is_absolute() or current_folder())
-        why = "the current directory was removed" if gone else "its path leads nowhere"
+        why = "the current directory was removed" if gone else "its path does not exist"
         raise failure("unreadable-file", f"`{shown}` cannot be read: {why}", shown) from None
 
 

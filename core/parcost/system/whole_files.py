@@ -93,7 +93,7 @@ def _open_at_once(name: str, flags: int) -> int:
         handle = os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         if error.errno == ENXIO:
-            raise OSError(ENXIO, "no program reads this pipe", name) from None
+            raise OSError(ENXIO, "the reader of this pipe has exited", name) from None
         raise
     if hasattr(os, "set_blocking"):
         os.set_blocking(handle, True)

@@ -202,8 +202,10 @@ class Cache:
     def _complain(self, reason: str) -> None:
         if not self._complained:
             self._complained = True
-            where = f"the cache in `{self.folder}` fails: {reason}"
-            self.say(f"note: {where}; results are not remembered where it does")
+            where = f"the cache in `{self.folder}` cannot be used: {reason}"
+            self.say(
+                f"note: {where}; results that cannot be cached are computed again in the next run"
+            )
 
 
 def _attempt(read: Callable[[], T]) -> T | None:

@@ -69,8 +69,8 @@ class WatchedExecutor(Protocol):
 class Engine:
     """How to start executors: *start* returns a new executor, also after one broke.
 
-    *workers* is how many tasks run at once, as far as known. *stop* ends running tasks, if the
-    engine can. *name* is used in messages.
+    *workers* is the number of tasks that run at the same time, if known. *stop* ends running tasks,
+    if the engine can. *name* is used in messages.
     """
 
     start: Callable[[], Executor]
@@ -102,7 +102,7 @@ class Pool:
             failed.set_exception(error)
             return failed
         except CallError as error:
-            raise self._failure("takes no more work", error.cause) from error
+            raise self._failure("accepts no more tasks", error.cause) from error
 
     def result(self, future: Future[T]) -> T:
         """Wait for a result.
@@ -129,7 +129,7 @@ class Pool:
         try:
             why = call(executor.failure)
         except CallError as error:
-            raise self._failure("cannot say whether it is there", error.cause) from error
+            raise self._failure("does not report whether it is available", error.cause) from error
         if why:
             raise ExecutorError(f"{self.engine.name} is gone: {why}")
 
@@ -196,8 +196,8 @@ def processes(jobs: int) -> Engine:
     def start() -> Executor:
         if sys.flags.ignore_environment and not sys.flags.safe_path:
             raise ExecutorError(
-                "processes would import from the current directory: `python -E` hides from them "
-                "that they must not; add -P"
+                "worker processes would import modules from the current directory, because `python "
+                "-E` hides the setting that prevents it; add -P"
             )
         return Processes(jobs)
 

@@ -34,11 +34,11 @@ class Spec:
 
 
 def specs(named: Iterable[str], reading: ImportOptions = PLAIN) -> Iterator[Spec | Rejection]:
-    """Yield the spec files that *named* files, directories and patterns stand for, each once.
+    """Yield each spec file once that *named* files, directories and patterns select.
 
-    A directory stands for the ``.par`` files in it and below, in sorted order; hidden directories
-    are left out. In a pattern ``**`` stands for any directories. A directory with several links is
-    read once. *reading* holds the import options of the files that are named.
+    A directory selects the ``.par`` files in it and in its subdirectories, sorted, without hidden
+    ones. In a pattern ``**`` stands for any directories. A directory with several links is read
+    once. *reading* holds the import options of the files that are named.
     """
     seen: set[tuple[str, str]] = set()
     for name in named:
@@ -63,7 +63,7 @@ def foreign_files(folder: Path) -> list[str]:
 
 
 def is_several(named: Iterable[str]) -> bool:
-    """Return whether *named* may stand for more than one file."""
+    """Return whether *named* may select more than one file."""
     names = list(named)
     return len(names) > 1 or _is_pattern(names[0]) or os.path.isdir(names[0])
 
@@ -172,7 +172,9 @@ def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejecti
             yield _regular(Spec(path, in_directory=True))
         else:
             message = f"`{path}` is a link to a file outside the project"
-            yield reject(path, "link-escapes", message, "name it, or the directory that it is in")
+            yield reject(
+                path, "link-escapes", message, "add the file, or its directory, to the command line"
+            )
 
 
 def _fixed_part(pattern: str) -> Path:

@@ -237,13 +237,13 @@ class Watch:
             if files and files != named and waited > _LONG_SECONDS:
                 named = files
                 self._inside.clear()
-                write_message(f"{files}: no result after {waited:.0f} s; Ctrl-C ends the run")
+                write_message(f"{files}: still running after {waited:.0f} s; Ctrl-C stops the run")
 
     def _current_files(self) -> str:
         """Return the names of the files whose results come next."""
         files = self._run.current
         if len(files) > 1:
-            return f"one of {len(files)} files, {files[0]} to {files[-1]}"
+            return f"{len(files)} files, {files[0]} to {files[-1]}"
         return "".join(files)
 
     def _print_entry(self, entry: Entry) -> None:
@@ -280,7 +280,7 @@ class Watch:
     def print_interruption(self) -> None:
         """Print how many files are done, after an interruption."""
         if self._files > 1:
-            kept = "; the same command goes on from there" if self._run.cache is not None else ""
+            kept = "; run the same command again to continue" if self._run.cache is not None else ""
             message = f"{self._run.done:,} of {self._files:,} files were done{kept}"
             if files := self._current_files():
                 message += f"\nnot done: {files}"

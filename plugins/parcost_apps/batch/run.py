@@ -185,7 +185,7 @@ class BatchRun:
                 reraise_interrupt(again)
                 self._strikes += 1
                 if self._strikes == _STRIKES:
-                    said = f"workers keep dying, the last by {error_text(again)}"
+                    said = f"workers are killed repeatedly, the last one by {error_text(again)}"
                     raise ExecutorError(said) from again
                 found.append(self._report_crash(spec, again))
                 if isinstance(again, BrokenExecutor):
@@ -200,8 +200,8 @@ class BatchRun:
         from parcost_apps.batch.entries import entry_of
 
         said = str(error) or type(error).__name__
-        message = f"the worker that evaluated `{spec.path}` died: {said}"
-        help = "memory may have run out, or a plugin ended it; --jobs 1 shows the file"
+        message = f"the worker that evaluated `{spec.path}` was killed: {said}"
+        help = "memory may have run out, or a plugin ended the process; --jobs 1 shows the cause"
         found = [Diagnostic("worker-died", message, place=spec.path, help=help)]
         rejected = Rejection(path=spec.path, diagnostics=found, exit_code=FAULT)
         return CachedResult([entry_of(rejected, self.question.part)])

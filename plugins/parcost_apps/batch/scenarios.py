@@ -89,8 +89,8 @@ def only_study(
     found = _find_studies(study, session.load(path, overrides, reading=reading), path)
     if len(found) == 1:
         return found[0]
-    message = f"`{path}` has {len(found)} studies, and this command needs one"
-    help = "pick one with --study: " + ", ".join(scenario.name for scenario in found)
+    message = f"`{path}` has {len(found)} studies, but this command needs exactly one"
+    help = "choose one with --study: " + ", ".join(scenario.name for scenario in found)
     raise failure("unknown-study", message, path, help)
 
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 200  # that specs import, and a session keeps
 _STRANGER = (
-    "a worker runs another version of Python, numpy, parcost or a plugin; install the same ones, "
-    "and start it anew"
+    "a worker runs another version of Python, numpy, parcost or a plugin; install the same "
+    "versions, and restart it"
 )
 
 

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stderr is None:  # the shell closed it
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  until the end
     if sys.stdout is None:
-        write_message("error: stdout is closed: there is nowhere to write to")
+        write_message("error: stdout is closed")
         return 2
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -91,10 +91,10 @@ class OutputFolder(WholeTarget):
         with _name_in_errors(name):
             if path.is_dir() and any(path.iterdir()):
                 raise click.UsageError(
-                    f"`--out {name}` is a folder that is not empty: name a new one"
+                    f"`--out {name}` is a folder that is not empty: choose a new folder"
                 )
             if path.exists() and not path.is_dir():
-                raise click.UsageError(f"`--out {name}` is a file, and the format writes a folder")
+                raise click.UsageError(f"`--out {name}` is a file, but the format writes a folder")
             self._beside = folder_beside(path)
 
     def save_with(self, save: Callable[[Path], None]) -> None:
@@ -124,7 +124,9 @@ def _check_no_input(name: str) -> None:
     for value in given.values():
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, str) and _is_same_file(one, name):
-                raise click.UsageError(f"`--out {name}` is read by this command: name another file")
+                raise click.UsageError(
+                    f"`--out {name}` is an input of this command: choose another file"
+                )
 
 
 def _is_same_file(one: str, other: str) -> bool:

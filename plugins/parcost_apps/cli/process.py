@@ -16,10 +16,10 @@ from threading import local
 from typing import Any
 
 _REASONS = {
-    "_exit": "it would end the process without its results",
-    "abort": "it would end the process without its results",
-    "chdir": "files of the command line are named from the current directory",
-    "fchdir": "files of the command line are named from the current directory",
+    "_exit": "it would end the process before results are written",
+    "abort": "it would end the process before results are written",
+    "chdir": "paths on the command line are relative to the current directory",
+    "fchdir": "paths on the command line are relative to the current directory",
 }
 _open = local()
 
@@ -38,7 +38,7 @@ def protect_process() -> None:
 
     def set_limit(number: int, /) -> None:
         if number < sys.getrecursionlimit() and os.getpid() == own:
-            message = "`sys.setrecursionlimit` lowers the limit of all plugins"
+            message = "`sys.setrecursionlimit` would lower the limit for all plugins"
             raise ProcessStateError(message)
         limit(number)
 

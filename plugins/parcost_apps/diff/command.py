@@ -58,9 +58,9 @@ def command(
 
     A and B are files or directories, of specs or of one job of other tools. A git revision is
     compared with the working tree, or with a second revision: `parcost diff main -- specs/`.
-    `main...topic` compares topic with the commit at which it left main. A single file, or
-    several files of one job of other tools, is compared with itself changed by --set. Jobs that
-    do not fit are compared too.
+    `main...topic` compares topic with the merge base of both. A single file, or several files of
+    one job of other tools, is compared with itself changed by --set. Jobs that exceed memory are
+    compared too.
     """
     from attrs import evolve
 
@@ -122,8 +122,8 @@ def _sides(
                 f"--set {quote_word(f'{path}={text}')}" for path, text in values.items()
             )
             raise click.UsageError(
-                "both sides are one file, and `--set` applies to both; to compare the file before "
-                f"and after `--set`, write `parcost diff {quote_word(first)} {given}`"
+                "both sides are the same file, and `--set` applies to both; to compare the file "
+                f"before and after `--set`, write `parcost diff {quote_word(first)} {given}`"
             )
         if rest:
             jobs = [(title, *directory_job(title, reading, session)) for title in names]
@@ -133,7 +133,7 @@ def _sides(
             )
             return before, after
         if not values:
-            raise click.UsageError("name two files, a revision and files, or a file and --set")
+            raise click.UsageError("give two files, a revision and files, or a file and --set")
         files, reading = directory_job(first, reading, session)
         job = ", ".join([*files, *reading.files])
         title = f"{job} with {', '.join(f'{k} = {v}' for k, v in values.items())}"
@@ -148,7 +148,9 @@ def _sides(
             raise click.UsageError(message)
     if rest and not dots and not os.path.exists(rest[0]) and is_revision(rest[0]):
         both = quote_word(f"{first}..{rest[0]}")
-        raise click.UsageError(f"`{rest[0]}` is a revision too; two are one word, `{both}`")
+        raise click.UsageError(
+            f"`{rest[0]}` is also a revision; write two revisions as one word, `{both}`"
+        )
     paths = repository_paths(rest or ["."])
     old = merge_base(old or "HEAD", new or "HEAD") if dots == "..." else old
     before = _revision_side(old or "HEAD", paths, values, reading, stack)

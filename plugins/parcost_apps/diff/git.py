@@ -70,7 +70,9 @@ def tree_entries(revision: str) -> Generator[tuple[str, str, bytes], None, None]
                 mode, _, named = head.decode("ascii", "replace").split(" ")
                 yield mode, named, name
             if len(rest) > _MOST_OUTPUT:
-                raise failure("git", f"`{revision}` has a path of over {_MOST_OUTPUT} bytes", "git")
+                raise failure(
+                    "git", f"`{revision}` has a path of more than {_MOST_OUTPUT} bytes", "git"
+                )
 
 
 def contents(objects: Sequence[str], limit: int) -> Generator[bytes | None, None, None]:
@@ -101,8 +103,8 @@ def _size_of(named: str, line: bytes) -> int:
     parts = line.decode("ascii", "replace").split()
     if len(parts) == 3 and parts[1] == "blob" and parts[2].isdecimal():
         return int(parts[2])
-    message = f"the object {named} is not in this clone, and parcost does not fetch it"
-    raise failure("git", f"git: {message}", "git", "fetch it, or compare two files")
+    message = f"the object {named} is not in this clone; parcost does not fetch it"
+    raise failure("git", f"git: {message}", "git", "fetch the object, or compare two files")
 
 
 @contextmanager

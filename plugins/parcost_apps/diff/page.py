@@ -215,7 +215,7 @@ def _attributes(changes: Sequence[AttributeChange], *, full: bool) -> Iterator[I
         yield Line(
             f"derived attributes that differ: {names}"
             if follow <= _MOST
-            else f"{follow} derived attributes differ too"
+            else f"{follow} derived attributes also differ"
         )
 
 

@@ -40,7 +40,7 @@ def merge_base(one: str, other: str) -> str:
     try:
         return git_line("merge-base", one, other)
     except SpecError as error:
-        message = f"`{one}` and `{other}` have no commit in common that this clone holds"
+        message = f"`{one}` and `{other}` have no common commit in this clone"
         raise failure("git", message, one, f"compare them: `{one}..{other}`") from error
 
 
@@ -55,7 +55,7 @@ def repository_paths(paths: Sequence[str]) -> list[str]:
     for path in paths:
         whole = Path(path).resolve()
         if not whole.is_relative_to(top):
-            message = f"`{path}` is outside the repository, so no revision has it"
+            message = f"`{path}` is outside the repository"
             raise failure("git", message, path, _INSTEAD)
         found.append(os.path.relpath(whole) if Path(path).is_absolute() else path)
     return found

@@ -68,7 +68,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
     ("Searching layouts", ("search.layout_search", "search.result")),
     ("Declaring blocks and attributes", ("contract.schema",)),
     (
-        "What plugins are asked and return",
+        "Hooks: queries to plugins and their results",
         (
             "contract.hookspecs",
             "contract.study",
@@ -110,8 +110,8 @@ def api_reference() -> str:
 def _core_set() -> Iterator[str]:
     """Yield the table of the most important names."""
     yield "## The core set\n"
-    yield f"Most plugins need no more than these {len(CORE_SET)} names.\n"
-    yield from ("| name | what it is |", "| :-- | :-- |")
+    yield f"Most plugins need only these {len(CORE_SET)} names.\n"
+    yield from ("| name | meaning |", "| :-- | :-- |")
     for name in CORE_SET:
         first = _first_paragraph(_description(name, getattr(parcost, name)))
         yield f"| `{name}` | {first} |"
@@ -184,7 +184,7 @@ def _members(cls: type) -> Iterator[str]:
             shown = name if is_property else f"{name}{_call(function, method=True)}"
             rows.append((shown, " ".join(_markdown(doc).partition("\n\n")[0].split())))
     if rows:
-        yield from ("| member | what it is |", "| :-- | :-- |")
+        yield from ("| member | meaning |", "| :-- | :-- |")
         for shown, doc in rows:
             cells = (cell.replace("|", "\\|") for cell in (f"`{shown}`", doc))
             yield f"| {' | '.join(cells)} |"

@@ -80,7 +80,7 @@ def _block(type_: BlockType, owner: str, given: Mapping[tuple[str, str], str]) -
 def _registries(plugins: Plugins) -> Iterator[str]:
     yield "### Names that plugins offer"
     yield ""
-    yield "| kind | name | plugin | what it is |"
+    yield "| kind | name | plugin | meaning |"
     yield "| :-- | :-- | :-- | :-- |"
     for hook in REGISTRIES:
         for name, (plugin, offered) in sorted(plugins.offers(hook).items()):

@@ -12,7 +12,7 @@ from parcost.language.format import format_text
 from parcost_apps.documentation.rulebooks import RulePage
 
 _ALLOWABLE = "A spec may switch it off: `# parcost: allow {id}, REASON`."
-_UNALLOWABLE = "It is an error, which cannot be switched off."
+_UNALLOWABLE = "It is an error; only warnings can be switched off."
 _OUTCOME = "`parcost eval` reports it: the rule needs the time or memory of the step."
 
 

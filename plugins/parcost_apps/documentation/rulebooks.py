@@ -100,7 +100,7 @@ def _read_all(plugins: Plugins) -> RulePages:
             faults.append(Fault(plugin=plugin, hook="rulebooks", message=str(error)))
             continue
         if taken := sorted(set(found) & set(pages)):
-            message = f"has a page of `{taken[0]}`, which has one already"
+            message = f"has a page of `{taken[0]}`, which already has a page"
             faults.append(Fault(plugin=plugin, hook="rulebooks", message=message))
         pages = {**found, **pages}
     return RulePages(pages=dict(sorted(pages.items())), faults=tuple(faults))
@@ -132,7 +132,7 @@ def _page(
     if not isinstance(table, dict):
         raise wrong(f"{quote(table)} where a table is expected")
     if unknown := sorted(set(table) - _KEYS):
-        raise wrong(f"{quote(unknown[0])}, which no page has")
+        raise wrong(f"{quote(unknown[0])}, which is not a key of a page")
     for key in _TEXTS:
         if not isinstance(table.get(key, ""), str) or (key in _REQUIRED and not table.get(key)):
             raise wrong(f"no text as `{key}`")
@@ -140,7 +140,7 @@ def _page(
         raise wrong(f"the severity {quote(table['severity'])}, which is not error or warning")
     base = table.get("base", "")
     if base not in ("", *bases):
-        raise wrong(f"the base {quote(base)}, which `bases` lacks")
+        raise wrong(f"the base {quote(base)}, which is not in `bases`")
     fails, passes = _examples(table, bases.get(base, "").strip(), wrong)
     if bool(fails) == bool(table.get("needs")):
         raise wrong("not one of `fails` and `needs`")
@@ -182,7 +182,9 @@ def _apply(text: str, changes: Any, wrong: Callable[[str], PluginError]) -> str:
             raise wrong(f"the change {quote(change)}, which is not a pair of texts")
         old, new = change
         if text.count(old) != 1:
-            raise wrong(f"a change of {quote(old)}, which its example does not have once")
+            raise wrong(
+                f"a change of {quote(old)}, which its example does not contain exactly once"
+            )
         text = text.replace(old, new)
     return text
 

@@ -29,7 +29,7 @@ HEAD = f"""# The rules
 {MADE}
 `parcost rule ID` prints each of these rules, with whole examples. [Rules](../guide/rules.md) says
 how a spec switches a warning off, and how a plugin declares rules of its own. Rules marked
-*plausibility* warn of values that are legal and unlikely.
+*plausibility* warn about values that are legal but unlikely.
 """
 
 

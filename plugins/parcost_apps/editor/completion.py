@@ -32,7 +32,7 @@ _STATEMENTS = {
     "use": "import an entry of a catalogue, or a file",
     "let": "give a value a name",
     "study": "one of several studies of a file",
-    "expect": "claims about figures, which `parcost eval` judges",
+    "expect": "claims about figures, which `parcost eval` checks",
     "requires": "the versions of parcost and of plugins that the spec needs",
 }
 

@@ -13,7 +13,7 @@ from parcost_apps.check.problems import is_error
 from parcost_apps.editor.documents import DocumentState
 
 _OLD = " (of the last version without errors)"
-_LATE = "not evaluated: it takes too long while one types; `parcost eval` has no limit"
+_LATE = "not evaluated in the editor: it takes too long; `parcost eval` has no time limit"
 
 
 @record(eq=False)

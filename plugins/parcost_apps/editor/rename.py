@@ -50,7 +50,7 @@ def rename(
     if not _NAME.fullmatch(new):
         raise RenameError(f"`{new}` is not a name: names have letters, digits and `_`")
     if new in _WORDS or new in analysis.session.plugins.blocks:
-        raise RenameError(f"`{new}` is a word of the language")
+        raise RenameError(f"`{new}` is a keyword of the language")
     if new == old:
         return {}
     files = list(files_with(analysis, found.referent, folders))
@@ -65,12 +65,12 @@ def _occurrence(analysis: Analysis, offset: int) -> Occurrence:
         raise RenameError("there is no name here")
     referent = found.referent
     if referent.kind not in NAMED or referent.span is None:
-        kinds = {"keyword": "a word of the language", "entry": "a name of the catalogue"}
+        kinds = {"keyword": "a keyword of the language", "entry": "a name of the catalogue"}
         what = kinds.get(referent.kind, f"a name of the language ({referent.kind})")
-        raise RenameError(f"`{found.span.text}` is {what}, which a file cannot change")
+        raise RenameError(f"`{found.span.text}` is {what}, which cannot be renamed in a file")
     if not Path(referent.span.source.name).is_absolute():
         raise RenameError(
-            f"`{found.span.text}` is a name of the catalogue, which a file cannot change; "
+            f"`{found.span.text}` is a name of the catalogue, which cannot be renamed in a file; "
             "import it under another name with `as`"
         )
     return found
@@ -102,7 +102,9 @@ def _try(
         count = Counter(o.span.text for o in occurrences(after))
         was = Counter(o.span.text for o in occurrences(before))
         if not moved <= now or count[new] != was[new] + len(edits[before.path]):
-            raise RenameError(f"`{new}` is taken in `{before.path}`: names would change meaning")
+            raise RenameError(
+                f"`{new}` is already used in `{before.path}`: names would change their meaning"
+            )
 
 
 def _places(

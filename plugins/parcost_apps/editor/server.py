@@ -94,7 +94,7 @@ class _Protocol(LanguageServerProtocol):
         except JsonRpcException:
             number, method = data.get("id"), data.get("method")
             if isinstance(number, int | str) and isinstance(method, str):
-                error = JsonRpcInvalidParams(f"the parameters of `{method[:80]}` do not fit")
+                error = JsonRpcInvalidParams(f"the parameters of `{method[:80]}` are invalid")
                 self._send_response(number, None, error.to_response_error())
             raise
 

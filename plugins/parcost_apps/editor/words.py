@@ -2,16 +2,19 @@
 
 #: How each function is called, and what it returns: for editors.
 USAGES = {
-    "min": ("min(a, b, ...)", "the least of some numbers"),
-    "max": ("max(a, b, ...)", "the greatest of some numbers"),
+    "min": ("min(a, b, ...)", "the smallest of several numbers"),
+    "max": ("max(a, b, ...)", "the largest of several numbers"),
     "ceil": ("ceil(x)", "a plain number, rounded up"),
     "floor": ("floor(x)", "a plain number, rounded down"),
     "log2": ("log2(x)", "the logarithm of a plain number to base 2"),
     "sqrt": ("sqrt(x)", "the square root of a plain number"),
-    "bytes": ("bytes(x)", "a size or a rate in bits, in bytes"),
-    "range": ("range(first, last, step)", "a list of numbers, the last one included: a sweep"),
+    "bytes": ("bytes(x)", "a size or a rate in bits, converted to bytes"),
+    "range": (
+        "range(first, last, step)",
+        "a list of numbers from first to last, including last: a sweep",
+    ),
     "divisors": ("divisors(n)", "the divisors of a whole number: a sweep"),
-    "curve": ("curve([size, time], ...)", "measured points in the place of a bandwidth"),
+    "curve": ("curve([size, time], ...)", "measured points in place of a bandwidth"),
 }
 
 #: Kinds of provenance that the catalogue has; a spec may have others.

@@ -204,7 +204,7 @@ def _view(
         raise click.UsageError("`--order` needs the whole report: add --full")
     names = tuple(name.strip() for name in figures.split(",")) if figures is not None else ()
     if figures is not None and not all(names):
-        raise click.UsageError(f"`--figures {figures}` names no figure; write --figures mfu,bubble")
+        raise click.UsageError(f"`--figures {figures}` has no names; write --figures mfu,bubble")
     return View(
         kind=kind,
         section=section or "",
@@ -226,7 +226,9 @@ def _check_options(view: View, format_: Format, order: Order | None) -> None:
             f"`--picture` has no effect on `--format {name}`, which draws no pictures"
         )
     if view.figures and reads not in ("page", "points"):
-        raise click.UsageError(f"`--figures` has no effect on `--format {name}`, which has all")
+        raise click.UsageError(
+            f"`--figures` has no effect on `--format {name}`, which has all figures"
+        )
 
 
 def _shard(text: str | None) -> Shard | None:

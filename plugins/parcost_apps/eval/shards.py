@@ -94,7 +94,7 @@ class Shard:
                 digest=str(checksum["digest"]),
             )
         except (KeyError, TypeError, ValueError):
-            needed = "it holds no number, of, run, format, part, kind and digest"
+            needed = "it has no number, of, run, format, part, kind and digest"
             raise ShardError(f"the checksum line of `{path}` is damaged: {needed}") from None
 
     def lines(self, entries: Iterable[Entry]) -> Iterator[str]:

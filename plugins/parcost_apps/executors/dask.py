@@ -43,7 +43,7 @@ class DaskExecutor(Executor):
         """Return an error message if the client has lost its scheduler, else ""."""
         if self._client.status in ("running", "connecting"):
             return ""
-        return "its scheduler does not answer any more"
+        return "its scheduler no longer answers"
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Wait for running tasks, or cancel them; the cluster itself keeps running."""
@@ -101,7 +101,7 @@ def _connection_error(address: str) -> str:
     except ValueError as error:
         return str(error)
     if not host:
-        return "it names no host"
+        return "it has no host"
     limits = (_PATIENCE_SECONDS, lambda: socket.create_connection((host, port), _PATIENCE_SECONDS))
     try:
         _call_within(*limits).close()

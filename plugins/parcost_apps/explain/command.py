@@ -70,9 +70,9 @@ def _several(report: Report) -> None:
 
     swept = " and ".join(f"`{name}`" for name, _ in report.axes)
     write_message(
-        f"error: `{report.name}` of `{report.path}` sweeps {swept}; explain takes one point"
+        f"error: `{report.name}` of `{report.path}` sweeps {swept}; `explain` needs one point"
     )
-    write_message(f"  = help: pick one, such as {point_options(report)}")
+    write_message(f"  = help: choose one, such as {point_options(report)}")
 
 
 def _explain(report: Report, term: str) -> bool:

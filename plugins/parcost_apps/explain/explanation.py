@@ -45,8 +45,8 @@ _WHEN = {
 }
 _STEP_TIME, _PEAK_MEMORY = "step time by cause", "peak memory"  # headings of the screen
 _ADDED = {
-    "slowdown": "work that is slower while communication hides under it",
-    "bubble": "idle while the pipeline fills and drains",
+    "slowdown": "compute that is slower while communication overlaps with it",
+    "bubble": "idle time while the pipeline fills and drains",
     "send_recv": "waiting for a neighbouring stage",
 }
 
@@ -264,7 +264,7 @@ def _line(line: LedgerLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]
         ("resource", line.resource),
         ("moves", _amount(0.0 if term is None else term.bytes_, "B")),
         ("executes", _amount(term.flops if isinstance(term, Work) else 0.0, "FLOP")),
-        ("from", f"plugin {line.plugin}" if line.plugin else "the core: a sum of terms"),
+        ("from", f"plugin {line.plugin}" if line.plugin else "the core of parcost: a sum of terms"),
     )
     yield from _symbols(line.formula, _traffic, leaves)
 
@@ -290,7 +290,7 @@ def _base(line: MemoryLine) -> str:
     part, own = line.term.of_activations, line.term.bytes_
     if not all_of(part > 0) or any_of(own != 0):
         return ""
-    return f"{_bytes(line.bytes_ / part)} of activations alive on this device"
+    return f"{_bytes(line.bytes_ / part)} of activations in flight on this device"
 
 
 def _facts(*facts: tuple[str, str]) -> Iterator[Item]:
@@ -320,7 +320,9 @@ def _equation(formula: Formula, write: _Writer) -> str:
 
 
 def _numbers(formula: Formula, write: _Writer) -> str:
-    """Return a formula with numbers; "" if it has none, or only sums the table of symbols."""
+    """Return a formula with numbers; "" if it has no numbers, or is only the sum of the table of
+    symbols.
+    """
     if _SERIES.fullmatch(formula.text):
         return ""
     numbers = substitute(formula, write)
@@ -453,9 +455,9 @@ def _without_rounding(hidden: Real, exposed: Real) -> Real:
 def _describe_overlap(line: LedgerLine) -> str:
     match line.term:
         case Work(window=None) if any_of(line.hidden != 0):
-            return "under the pass of another micro-batch, which the schedule runs at once"
+            return "with the pass of another micro-batch, which the schedule runs at the same time"
         case Work(window=None):
-            return "none: it runs serially"
+            return "none: the term runs serially"
         case Work(window=window, share=part, slowdown=slower, alone=alone):
             under = f"`{window}` of the same pass"
             if not window:
@@ -471,8 +473,8 @@ def _describe_overlap(line: LedgerLine) -> str:
             at = "first" if when == "fill" else "last"
             idle = f"under the idle time of the {'device' if last else 'stage'} in pipeline {when}"
             late = (
-                "from the arrival of the first micro-batch on, under nothing; the seconds that do "
-                "not overlap include those of earlier stages"
+                "none: it starts with the arrival of the first micro-batch, and its exposed time "
+                "includes that of earlier stages"
             )
             said = late if waits else idle
             if not (isinstance(beside, (float, int)) and beside == 0):
@@ -486,7 +488,7 @@ def _describe_overlap(line: LedgerLine) -> str:
 def _memory_life(term: Memory) -> str:
     said = [_count(term.count)]
     if term.per_micro_batch:
-        said.append("for each micro-batch that is alive")
+        said.append("for each micro-batch in flight")
     if term.once_per_device:
         said.append("once per device")
     said.append(f"at: {', '.join(term.moments) or 'no moment'}")

@@ -57,8 +57,8 @@ def command(
             Reporter()(one.diagnostics)
             worst = max(worst, one.exit_code)
     if len(made) > 1:
-        message = f"`parcost export` writes one study, and the files have {len(made)}"
-        raise click.UsageError(f"{message}: pick one with --study NAME")
+        message = f"`parcost export` writes one study, but the files have {len(made)}"
+        raise click.UsageError(f"{message}: choose one with --study NAME")
     if made:
         write_settings(made, out)
     return worst
@@ -102,7 +102,7 @@ def _settings(
         study = scenario.first
         if scenario.axes:
             name, values = scenario.axes[0]
-            help = f"pick one, such as --set {name}={plain_value(values[0])}"
+            help = f"choose one, such as --set {name}={plain_value(values[0])}"
             message = f"`{name}` is swept; an exported job has one value"
             raise failure("export-sweep", message, scenario.path, help)
         found = rules(study).failed

@@ -73,7 +73,7 @@ def writer_of(session: Session, name: str) -> SettingsWriter:
         return offered[name][1]
     tools = "tools: " + ", ".join(sorted(offered))
     if name in importers_of(session):
-        message = f"files of `{name}` are read, and no plugin writes its settings"
+        message = f"files of `{name}` can be imported, but no plugin writes its settings"
         raise failure("unknown-tool", message, "", tools)
     message = f"no plugin writes settings of `{name}`"
     raise failure("unknown-tool", message, "", did_you_mean(name, offered) or tools)
@@ -87,7 +87,7 @@ def export(study: Study, writer: SettingsWriter, session: Session) -> ExportedSe
         PluginError: The writer fails, or the importer of the tool cannot read its text.
     """
     if not study.trains:
-        message = f"`{study.name}` trains nothing: there is no job to start"
+        message = f"`{study.name}` has no training step: there is no job to start"
         raise failure("export-no-step", message, study.path)
     settings: object = _call(writer, writer.write, study)
     if not isinstance(settings, ToolSettings):
@@ -127,7 +127,7 @@ def read_back(study: Study, writer: SettingsWriter, text: str, session: Session)
     """
     importer: Importer | None = importers_of(session).get(writer.reader)
     if importer is None:
-        message = f"no importer `{writer.reader}` reads its settings back"
+        message = f"there is no importer `{writer.reader}` to check the written settings"
         raise PluginError(f"settings writer `{writer.name}`: {message}")
     try:
         found = translate(importer, Source(f"settings{writer.suffix}", text))
@@ -135,7 +135,7 @@ def read_back(study: Study, writer: SettingsWriter, text: str, session: Session)
         return session.load_text(spec, study.path or study.name)[0].first
     except SpecError as error:
         first = error.diagnostics[0]
-        message = f"settings do not read back: {first.message}"
+        message = f"the written settings cannot be imported again: {first.message}"
         raise PluginError(f"settings writer `{writer.name}`: {message}") from error
 
 

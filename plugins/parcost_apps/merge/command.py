@@ -47,7 +47,7 @@ def command(
     found = find_format(format_ or shard.format, options.plugins(selection))
     if found.reads != shard.part:
         raise click.UsageError(
-            f"`--format {format_}` needs shards that hold `{found.reads}`, and these hold "
+            f"`--format {format_}` needs shards with `{found.reads}`, but these have "
             f"`{shard.part}`: write the shards with `--format {format_}` too"
         )
     found.check(out)

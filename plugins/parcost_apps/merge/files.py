@@ -78,7 +78,7 @@ def join_files(shards: Mapping[str, Shard]) -> list[str]:
     found: dict[int, str] = {}
     for path, shard in shards.items():
         if (shard.run, shard.of) != (one.run, one.of):
-            said = "other files, options or versions went into them"
+            said = "they were made with other files, options or versions"
             raise ShardError(f"`{path}` belongs to another run than `{first}`: {said}")
         if shard.number in found:
             other = found[shard.number]

@@ -63,7 +63,7 @@ def command(name: str, kind: str, into: Path) -> int:
     letters = _letters(name)
     folder = into / letters["distribution"]
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise click.UsageError(f"`{folder}` is there already, and is not empty")
+        raise click.UsageError(f"`{folder}` already exists, and is not empty")
     try:
         for path, text in distribution(kind, letters):
             target = folder / path
@@ -115,14 +115,14 @@ def _letters(name: str) -> Mapping[str, str]:
         near = re.sub(r"[^a-z0-9]+", "-", short).strip("-0123456789")[:_LONGEST].rstrip("-")
         hint = f", such as `{near}`" if _NAME.fullmatch(near) else ""
         message = (
-            f"`{name}` is not a name of a plugin; it has small letters, digits and hyphens{hint}"
+            f"`{name}` is not a name of a plugin; use lower-case letters, digits and hyphens{hint}"
         )
         raise click.UsageError(message)
     plugin = short.replace("-", "_")
     if keyword.iskeyword(plugin) or keyword.issoftkeyword(plugin):
-        raise click.UsageError(f"`{name}` is a keyword of Python; take another name")
+        raise click.UsageError(f"`{name}` is a keyword of Python; choose another name")
     if other := _owner(plugin):
-        raise click.UsageError(f"`{plugin}` is {other}; take another name")
+        raise click.UsageError(f"`{plugin}` is {other}; choose another name")
     return {
         "about": "",
         "block": plugin,

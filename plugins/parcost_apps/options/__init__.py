@@ -51,7 +51,7 @@ overrides = click.option(
     "overrides",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Override an attribute, in the notation of the language: "
+    help="Override an attribute, in the syntax of specs: "
     "--set layout.tp=4 --set 'overlap.bucket=25 MB'. May be repeated.",
 )
 jobs = click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Use N processes.")
@@ -97,7 +97,7 @@ _READING = (
         "anchors",
         multiple=True,
         metavar="FILE|TEXT",
-        help="Correct predictions by measured runs of the job: a log, rows of RUNS.jsonl, a spec "
+        help="Correct predictions with measured runs of the job: a log, rows of RUNS.jsonl, a spec "
         "with an `anchor`, or --anchor 'step_time = 4.1 s'. May be repeated.",
     ),
     click.option(
@@ -158,7 +158,7 @@ def add_import_options(command: F, *, joins: bool = True) -> F:
             )
         if isinstance(rest.get("path"), tuple):
             if len(rest["path"]) > 1:
-                raise click.UsageError("name one spec, or the files of one job of other tools")
+                raise click.UsageError("give one spec, or the files of one job of other tools")
             rest["path"] = rest["path"][0] if rest["path"] else None
         return command(reading=options, **rest)
 
@@ -317,13 +317,13 @@ def check(selection: PluginSelection) -> None:
             (os.path.isfile(path) and path.suffix.lower() == ".py")
             or os.path.isfile(path / "__init__.py")
         ):
-            here = "there is nothing there" if not os.path.exists(path) else "that is neither"
+            here = "the path does not exist" if not os.path.exists(path) else "that is neither"
             message = f"`--plugin {file}` must be a Python file, or a folder that is a package"
             raise click.UsageError(f"{message}: {here}")
         name = name_of(file)
         if name in names:
-            way = f"leave that out with `--without {name}`, or " if name in known else ""
-            message = f"`--plugin {file}`: a plugin called `{name}` is {names[name]} already"
+            way = f"remove that plugin with `--without {name}`, or " if name in known else ""
+            message = f"`--plugin {file}`: there is already a plugin called `{name}`: {names[name]}"
             raise click.UsageError(f"{message}; {way}give the file another name")
         names[name] = f"in `{file}`"
 
@@ -338,7 +338,7 @@ def parse_overrides(given: Sequence[str]) -> Mapping[str, str]:
     for text in given:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
-            raise click.UsageError(f"`--set {text}` sets nothing; write `--set layout.tp=4`")
+            raise click.UsageError(f"`--set {text}` has no value; write `--set layout.tp=4`")
         if name in values:
             raise click.UsageError(f"`--set {name}` is given twice")
         values[name] = value

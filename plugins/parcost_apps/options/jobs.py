@@ -50,12 +50,13 @@ def join_specs(
         rivals = _rivals(found)
         if rivals:
             write_message(
-                f"{' and '.join(map(escape_line, rivals))} are jobs of their own: each file is a "
-                "study"
+                f"{' and '.join(map(escape_line, rivals))} are separate jobs: each file is a study"
             )
             return tuple(paths), reading
         names = ", ".join(map(escape_line, paths))
-        write_message(f"{names} are read as one job; to evaluate one of them, name only that file")
+        write_message(
+            f"{names} are imported as one job; to evaluate one of them, give only that file"
+        )
     return (paths[0],), evolve(reading, files=(*paths[1:], *reading.files))
 
 

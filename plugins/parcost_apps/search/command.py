@@ -44,8 +44,8 @@ def _reject_processes(_: click.Context, __: click.Parameter, value: str | None) 
     """Reject `--jobs` and `--executor`: a search in several processes would repeat shared work."""
     if value is not None:
         raise click.UsageError(
-            "a search runs in one process, as two were slower, and takes no `--jobs` or "
-            "`--executor`; to use more, start one for each value of an axis: `--over tp=4`"
+            "a search runs in one process, so it has no `--jobs` or `--executor`; to use more "
+            "processes, start one search for each value of an axis: `--over tp=4`"
         )
 
 
@@ -76,7 +76,10 @@ def _reject_processes(_: click.Context, __: click.Parameter, value: str | None) 
     "--budget",
     metavar="SECONDS",
     type=click.FloatRange(min=0.0),
-    help="Time limit of scoring, 60 by default; what is begun is finished, and the gap printed.",
+    help=(
+        "Time limit of scoring in seconds, 60 by default; the batch in progress is finished, and "
+        "the remaining gap is printed."
+    ),
 )
 @click.option(
     "--sample",
@@ -176,7 +179,7 @@ def command(
         raise click.UsageError("`--budget nan` is not a time; write seconds, such as `--budget 60`")
     names = [] if axes is None else [name.strip() for name in axes.split(",")]
     if not all(names):
-        raise click.UsageError(f"`--axes {axes}` names no axis; write `--axes tp,pp`")
+        raise click.UsageError(f"`--axes {axes}` has no names; write `--axes tp,pp`")
     session = given.session()
     picture = _picture(format_, session.plugins)
     _check_options(picture, format_, sample=sample, out=out, emit=emit, rank=rank)
@@ -235,7 +238,7 @@ def _check_trains(scenario: Scenario, path: str) -> None:
     study = scenario.first
     if study.trains or not study.calculates:
         return
-    message = f"`{path}` has no training step: its blocks are calculators, without a layout"
+    message = f"`{path}` has no training step, only calculators without a layout"
     help = f"`parcost eval {path}` shows their results"
     raise SpecError([Diagnostic("missing-block", message, place=path, help=help)])
 
@@ -270,10 +273,12 @@ def _check_options(
     """Reject options that contradict each other, or have no effect."""
     if sample is not None and out is not None and emit is None:
         raise click.UsageError(
-            "`--out` writes every layout, and `--sample` evaluates only some: leave one out"
+            "`--out` writes every layout, but `--sample` evaluates only some: remove one of them"
         )
     if emit is not None and picture is not None:
-        raise click.UsageError(f"`--emit` writes settings, and `--format {format_}` pictures")
+        raise click.UsageError(
+            f"`--emit` writes settings, but `--format {format_}` writes pictures"
+        )
     if emit is not None and out is None and format_ != _TABLE:
         raise click.UsageError(
             "`--emit` prints settings in place of the report: write the settings to a file with "
@@ -287,7 +292,7 @@ def _check_options(
         _check_name(out)
     if picture is not None and sample is not None:
         raise click.UsageError(
-            "pictures show all layouts, and `--sample` evaluates only some: leave one out"
+            "pictures show all layouts, but `--sample` evaluates only some: remove one of them"
         )
     if picture is not None:
         picture.check(out)
@@ -362,7 +367,7 @@ def _print(
 
 
 def _print_failure(error: SpecError) -> int:
-    """Print why there is no layout, and return the exit code."""
+    """Print the reason why no layout fits, and return the exit code."""
     Reporter()(error.diagnostics)
     options.skip_faults(d.message.removeprefix("incomplete: ") for d in error.diagnostics)
     ids = {d.id for d in error.diagnostics}
@@ -394,7 +399,7 @@ def _settings(
 
     if rank > len(found.best):
         message = f"--rank {rank} is not listed: there are {len(found.best)} layouts"
-        raise failure("unknown-rank", message, scenario.path, "list more by --top")
+        raise failure("unknown-rank", message, scenario.path, "list more layouts with --top")
     at = settings(scenario, found.best[rank - 1].values)
     return export(scenario.replace(at).first, writer, session)
 
@@ -430,7 +435,9 @@ def _check_name(out: str) -> None:
 
     if Path(out).suffix.removeprefix(".") not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)
-        raise click.UsageError(f"`--out {out}` has no format: its name ends in one of {known}")
+        raise click.UsageError(
+            f"`--out {out}` has no known format: its name must end in one of {known}"
+        )
 
 
 def _parse_over(given: tuple[str, ...]) -> dict[str, list[Any]]:

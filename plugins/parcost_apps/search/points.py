@@ -181,7 +181,7 @@ class ParquetPoints:
             import duckdb  # noqa: F401
         except ImportError:
             message = "Parquet needs DuckDB, which is not installed"
-            otherwise = "FILE.csv and FILE.jsonl need nothing"
+            otherwise = "FILE.csv and FILE.jsonl need no further package"
             raise MissingExtraError(message, "parquet", otherwise) from None
         self._space = space
         self._folder = temporary_folder()

@@ -147,7 +147,7 @@ def layout_counts(found: SearchResult, *, brief: bool = False) -> Iterator[Line]
 
     A *brief* page omits counts that the end of the page repeats.
     """
-    rate = f"{found.legal / max(found.seconds, 1e-9):,.0f} a second"
+    rate = f"{found.legal / max(found.seconds, 1e-9):,.0f} layouts/s"
     ended = "interrupted" if found.interrupted else "out of time"
     if found.sampled:
         yield Line(
@@ -157,7 +157,7 @@ def layout_counts(found: SearchResult, *, brief: bool = False) -> Iterator[Line]
         if found.cut_short:
             yield Line(f"{ended} before all requested layouts were drawn".capitalize(), "warning")
         yield from (Line(fault, "bad") for fault in found.faults)
-        yield Line("Nothing is proven of the layouts that were not drawn.", "warning")
+        yield Line("There is no proof for layouts that were not drawn.", "warning")
         return
     counts = f"{found.legal:,} of {found.size:,} layouts are legal"
     if not brief:
@@ -172,7 +172,10 @@ def _proof(found: SearchResult, ended: str) -> tuple[str, Style]:
     """Return a sentence on whether the ranking is proven and how to continue, and its style."""
     more = f"Not proven; continue with --budget {_longer_budget(found)}"
     if found.gap is None:
-        return f"{more} ({ended}: {found.looked:,} of {found.structures:,} parts done)", "warning"
+        return (
+            f"{more} ({ended}: {found.looked:,} of {found.structures:,} groups of layouts done)",
+            "warning",
+        )
     if found.gap > 0:
         gap = f"{100 * max(found.gap, 1e-4):.2f}"
         return (
@@ -180,7 +183,7 @@ def _proof(found: SearchResult, ended: str) -> tuple[str, Style]:
             "warning",
         )
     if found.faults:
-        return "A plugin failed, so nothing is proven.", "bad"
+        return "A plugin failed, so there is no proof.", "bad"
     if not found.proven:
         continued = f"continue with --budget {_longer_budget(found)}"
         return f"Proven for the fastest layout, not for the others; {continued}", "warning"
@@ -302,7 +305,7 @@ def order_note(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[L
     if costs != sorted(costs) or shown[0].layout.value != found.lowest:
         places = [layout.rank_by_time for layout in found.best]
         place = places.index(1) + 1 if 1 in places else 0
-        fastest = f"#{place} is the fastest" if place else "the fastest is not listed"
+        fastest = f"#{place} is the fastest" if place else "the fastest layout is not listed"
         yield Line(
             f"Simpler layouts come first within {100.0 * found.tolerance:.3g} % of the step time; "
             f"{fastest}{': --full' if place > len(shown) else ''}.",
@@ -411,7 +414,7 @@ def _excluded_layouts(found: SearchResult) -> Iterator[Item]:
     if rows:
         yield Heading("Excluded layouts")
         yield Table((Column("rule"), Column("layouts", "right")), rows)
-        yield Line("A layout that breaks several rules is counted under each.", "faint")
+        yield Line("A layout that violates several rules is counted under each of them.", "faint")
 
 
 def _other_values(axis: Axis) -> str:

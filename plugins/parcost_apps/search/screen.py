@@ -85,7 +85,7 @@ def _items(
     yield Line(_summary(found, best[0]), "strong")
     yield from layout_counts(found, brief=True)
     yield from job_table(*(entry.result for entry in shown))
-    yield Heading("Best layouts, the fastest of each combination of degrees", 3)
+    yield Heading("Best layouts (the fastest of each combination of degrees)", 3)
     yield from _layouts(space, found, shown)
     yield from _order(found, shown)
     yield Heading("Reproduce #1", 3)
@@ -248,11 +248,11 @@ def _order(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]
         )
     interval = shown[0].result.interval("step_time")
     share = (
-        f"{numbers.quantity(interval.coverage, '%')}, s: interval of the step time. "
+        f"{numbers.quantity(interval.coverage, '%')}, s: interval of the step time in seconds. "
         if interval
         else ""
     )
-    yield Line(f"{share}The best of many is usually too fast.", "faint")
+    yield Line(f"{share}The best of many predictions is usually too fast.", "faint")
 
 
 def _reasons(shown: Sequence[RankedLayout]) -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""Sensitivity of the best layout: step time and memory if one axis alone has another value."""
+"""Sensitivity of the best layout: step time and memory if only one axis has another value."""
 
 from __future__ import annotations
 

@@ -118,8 +118,8 @@ class LivePage:
             return None
         if self._searcher == page:
             return Diagnostic("search-runs", "a search runs already", help="stop it first")
-        help = "stop it there, or wait until it has ended"
-        return Diagnostic("search-runs", "a search of another page runs", help=help)
+        help = "stop it there, or wait until it ends"
+        return Diagnostic("search-runs", "a search of another page is running", help=help)
 
     async def _events(self, page: str, order: SearchOrder) -> AsyncIterator[str]:
         """Yield progress events, then the answer; if the reader disconnects, the search ends."""
@@ -164,7 +164,7 @@ async def _outcome(run: Awaitable[str]) -> str:
     except OutOfTimeError:
         found = Diagnostic("search-overdue", "the search took much longer than its limit")
     except EndedError:
-        found = Diagnostic("search-ended", "the search was ended")
+        found = Diagnostic("search-ended", "the search was stopped")
     return _problem_text(found)
 
 

@@ -78,9 +78,9 @@ async def read_body(request: Request, keys: Sequence[str]) -> Mapping[str, Any]:
                 if len(body) > LARGEST:
                     raise too_large
     except TimeoutError:
-        raise BodyError(408, "too-slow", "the body of the request did not arrive") from None
+        raise BodyError(408, "too-slow", "the body of the request did not arrive in time") from None
     except ClientDisconnect:
-        raise BodyError(400, "not-json", "the request ended before its body") from None
+        raise BodyError(400, "not-json", "the request ended before its body was complete") from None
     try:
         found = json.loads(body, object_pairs_hook=_object)
     except (ValueError, RecursionError):

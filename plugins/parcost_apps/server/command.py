@@ -59,8 +59,8 @@ def command(
     """Start a web page with a form of all attributes; each change is evaluated.
 
     Without FILE the page shows an example. Only this machine can open it, and only with the token
-    in its address. The page can also search for the best layouts. Its address holds the current
-    settings, and can be bookmarked. Ctrl-C stops the server.
+    in its address. The page can also search for the best layouts. Its address contains the current
+    settings, so that it can be bookmarked. Ctrl-C stops the server.
     """
     try:
         from parcost_apps.server.application import LivePage
@@ -107,8 +107,8 @@ def command(
         raise click.UsageError(f"{error}") from error
     if not is_loopback(host):
         write_message(
-            f"warning: other machines reach {host}; anyone who sees the token in the address, or "
-            "the traffic, can use the page"
+            f"warning: other machines can reach {host}; anyone who sees the token in the address, "
+            "or the traffic, can use the page"
         )
     address = address_of(made, host)
 
@@ -126,4 +126,4 @@ def _example(plugins: Plugins) -> str:
     for _, catalogue in plugins.offers("catalogues").values():
         if catalogue.example and isinstance(catalogue.root, Path):
             return str(catalogue.root / catalogue.example)
-    raise click.UsageError("no catalogue has an example; name a FILE")
+    raise click.UsageError("no catalogue has an example; give a FILE")

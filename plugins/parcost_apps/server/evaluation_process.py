@@ -116,7 +116,7 @@ class EvaluationProcess:
     def _receive(self, connection: Connection, until: float) -> tuple[bytes, str]:
         try:
             if not connection.poll(max(until - monotonic(), 0.0)):
-                raise OutOfTimeError("it takes too long")
+                raise OutOfTimeError("the evaluation takes too long")
             found = connection.recv_bytes()
         except (EOFError, OSError) as error:
             raise EndedError("the evaluation process has ended") from error

@@ -44,7 +44,7 @@ class EvaluationQueue:
             SupersededError: The page has asked for something newer meanwhile.
             BusyError: Too many pages wait.
             OutOfTimeError: The answer takes longer than the limit.
-            EndedError: The process ended by itself.
+            EndedError: The process ended unexpectedly.
         """
         if page not in self._newest and len(self._newest) >= _MOST_WAITING:
             raise BusyError("too many pages wait for an evaluation")

@@ -70,7 +70,7 @@ def live_exporter(plugins: Plugins) -> LiveExporter:
     for _, exporter in plugins.offers("exporters").values():
         if isinstance(exporter, LiveExporter):
             return exporter
-    raise PluginError("no plugin offers a page to serve: its plugin is left out, or failed")
+    raise PluginError("no plugin provides the page: it was removed with `--without`, or failed")
 
 
 @frozen(eq=False)
@@ -131,7 +131,7 @@ class LiveStudy:
         if isinstance(texts, Rejection):
             return self._problems(texts.diagnostics)
         if len(texts) > 1:
-            message = "a sweep is several specs; give it one value to download it"
+            message = "a sweep describes several specs; choose one value to download a spec"
             return self._problems([Diagnostic("swept-spec", message, place=self.subject.path)])
         head = f"# made by `{self._command('show', change)}`, parcost {__version__}"
         return {"name": f"{scenario.name}.par", "text": f"{escape_line(head)}\n{texts[0]}"}
@@ -159,7 +159,7 @@ class LiveStudy:
         request = evolve(wanted.request, strict_budget=True)
         found = search_for_map(whole, request, on_progress)
         with suppress(KeyboardInterrupt):  # which ends the search, and that has ended
-            on_progress("the best layouts are compared and drawn")
+            on_progress("the best layouts are being compared and drawn")
         best = search_report.rank_layouts(found)
         near = list(neighbours(found, whole.axes))
         entry = search_entry(whole, found, best, near)

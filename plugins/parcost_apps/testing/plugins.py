@@ -1,4 +1,6 @@
-"""The contract of a plugin: it loads, contributes, explains its numbers, and disturbs nothing."""
+"""The contract of a plugin: it loads, contributes, explains its numbers, and does not change other
+results.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,7 @@ class PluginContract:
                     assert parts[1:2] == ["vocabulary"], f"{path.name} imports {name}"
 
     def test_the_spec_is_evaluated_without_faults(self) -> None:
-        """No hook fails, and every rule and claim of the spec holds."""
+        """No hook fails, and every rule and claim of the spec is satisfied."""
         for report in self.reports(self.spec, self.plugins()):
             for result in report.results:
                 assert result.details is not None  # made when they are read
@@ -143,7 +145,7 @@ class PluginContract:
         assert [_data(report) for report in self.reports(self.spec, self.plugins())] == first
 
     def test_every_formula_computes_its_number(self) -> None:
-        """Each printed formula of the plugin evaluates to the number beside it."""
+        """Each printed formula of the plugin evaluates to the number printed with it."""
         for result in self.results():
             for what, shown, value in _formulas(result, self.name):
                 for one in _parts(shown):
@@ -154,7 +156,7 @@ class PluginContract:
                         assert _is_near(found, of), f"{what}: {one.text} = {found}, not {of}"
 
     def test_arrays_are_their_numbers(self) -> None:
-        """A sweep gives the same results as each of its values alone."""
+        """A sweep gives the same results as a separate evaluation of each of its values."""
         for name, values in self.swept.items():
             for scenario in _scenarios(self.spec, self.plugins()):
                 rows = scenario.replace({name: list(values)}).evaluate().rows()

@@ -114,14 +114,16 @@ class ScheduleContract:
                 assert bound <= _simulate(case, times, lists).seconds * (1 + _ROUNDING), case
 
     def test_arrays_are_their_numbers(self) -> None:
-        """Closed form, mask and bound for an array of hop times equal those for each alone."""
+        """Closed form, mask and bound for an array of hop times equal those for each single hop
+        time.
+        """
         hops = np.array(_HOPS)
         for p, m, v in self.legal():
             times = _times(p * v, (2.0, 3.0, 1.0))
             self._compare(_case(p, m, v, times, hops), [_case(p, m, v, times, h) for h in _HOPS])
 
     def test_arrays_of_shapes_are_their_shapes(self) -> None:
-        """Closed form, mask, bound and spans for many shapes equal those for each alone."""
+        """Closed form, mask, bound and spans for many shapes equal those for each single shape."""
         for passes, hop, slow in product(_PASSES, _HOPS, (None, 0, -1)):
             each = []
             for p, m, v in self.legal():
@@ -131,7 +133,9 @@ class ScheduleContract:
             self._compare(_merge_cases(each), each)
 
     def _compare(self, every: Case, each: Sequence[Case]) -> None:
-        """Compare the results for several pipelines at once with those for each alone."""
+        """Compare the results for several pipelines in one call with those for each single
+        pipeline.
+        """
         form, bound = self.schedule.closed_form(every), self.schedule.lower_bound(every)
         spans = None if form is None else self.schedule.spans(every)
         for i, one in enumerate(each):

@@ -54,11 +54,11 @@ def command(
 ) -> int:
     """Draw the passes of every pipeline device over time, or write a trace of the step.
 
-    A table has one line per device, cut in the middle if the page is too narrow. It counts the
-    passes of each device in warm-up, steady state and drain. It also has the idle share and the
-    peak number of micro-batches in flight. Table and JSON omit once-per-step terms; COLUMNS sets
-    the width. A trace has every term: perfetto for the viewers of Perfetto and Chrome, chakra for
-    simulators.
+    A table has one line per device, shortened in the middle if the terminal is too narrow. It
+    counts the passes of each device in warm-up, steady state and drain. It also has the idle share
+    and the peak number of micro-batches in flight. Table and JSON omit once-per-step terms; COLUMNS
+    sets the width. A trace has every term: perfetto for the viewers of Perfetto and Chrome, chakra
+    for simulators.
     """
     wanted = None if ranks is None else options.parse_numbers("ranks", ranks)
     format_ = options.output_format(given_format, out, ("json", "html", "svg", "png"), "table")
@@ -189,7 +189,7 @@ def _draw_pictures(found: Iterable[Report | Rejection], format_: Format, out: st
             else:
                 Reporter()(result.diagnostics)
                 if result.legal:
-                    why = "trains nothing: no timeline"
+                    why = "has no training step: no timeline"
                     write_message(f"error: `{report.name}` of `{report.path}` {why}")
                 worst = max(worst, 1)
     if entries:
@@ -204,4 +204,4 @@ def _report_sweep(report: Report, axes: Iterable[tuple[str, Any]]) -> None:
     swept = " and ".join(f"`{name}`" for name, _ in axes)
     message = f"`{report.name}` of `{report.path}` sweeps {swept}: no single timeline"
     write_message(f"error: {message}")
-    write_message(f"  = help: pick a point, such as {point_options(report)}")
+    write_message(f"  = help: choose a point, such as {point_options(report)}")

@@ -44,7 +44,7 @@ def place_step(run: PipelineRun, seconds: float) -> PlacedStep:
         done = max(done, placed["drain"].drain(once, _ends(plan, passes)))
     if end - done > ROUNDING * seconds:
         d = max(range(n), key=lambda d: float(passes[d][-1].end))
-        name = "links busy with terms once per step, beside passes"
+        name = "links that are busy with terms once per step, next to passes"
         once[d].append(Slice(name, "rest", f"links, {ONCE}", done, end))
     end = max(end, done)  # a rounding at most
     if stamped["end"]:

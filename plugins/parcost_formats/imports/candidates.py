@@ -96,9 +96,9 @@ def _find_fix(
     ending = "\n[{}]\n" if name.endswith(".toml") else "\n{}: x\n"
     tried = islice(absent, _MOST_TRIES)
     found = [one for one in tried if recognizes(importer, text + ending.format(one))]
-    names = " nor ".join(f"`{one}`" for one in found[:_MOST_FIXES])
-    neither = "neither" if len(found) > 1 else "no"
-    return f"it has {neither} {names}, by which the format is recognised" if found else ""
+    names = ", ".join(f"`{one}`" for one in found[:_MOST_FIXES])
+    which = "one of " if len(found) > 1 else ""
+    return f"the keys that identify the format are missing: {which}{names}" if found else ""
 
 
 def _keys_of_toml(text: str) -> Iterator[str]:

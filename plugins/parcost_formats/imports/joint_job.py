@@ -204,7 +204,7 @@ class _Description:
             own = self._settings.get(name, ImportedValue(name=name, value=""))
             value = own.value or _value_text(self._values[name])
             message = (
-                f"`{self._block.kind}.{name}` is {value} in `{self._file.source.name}`, and "
+                f"`{self._block.kind}.{name}` is {value} in `{self._file.source.name}`, but "
                 f"{other.value} in `{file.source.name}`"
             )
             found.append(_conflict(message, (self._file.source, own), (file.source, other)))
@@ -222,11 +222,14 @@ class _Description:
         own = self._settings.get(names[0], ImportedValue(name="", value=""))
         return problem(
             "import-default",
-            f"`{file.source.name}` leaves out values that `{self._file.source.name}` sets, and the "
-            f"defaults of its tool differ: {listed}",
+            f"`{file.source.name}` does not set values that `{self._file.source.name}` sets, and "
+            f"the defaults of its tool differ: {listed}",
             Span(self._file.source, own.start, own.end),
             "taken",
-            help=f"state them in `{file.source.name}` too: it runs with the defaults of its tool",
+            help=(
+                f"add them to `{file.source.name}`, which otherwise runs with the defaults of its "
+                "tool"
+            ),
             severity=Severity.WARNING,
         )
 
@@ -270,8 +273,8 @@ def _settings(
         elif stated and not _are_equal(before[1].value, setting.value):
             path = f"{kind}.{setting.name}" if kind else setting.name
             message = (
-                f"`{path}` is {before[1].value} in `{before[0].name}`, and "
-                f"{setting.value} in `{source.name}`"
+                f"`{path}` is {before[1].value} in `{before[0].name}`, but {setting.value} in "
+                f"`{source.name}`"
             )
             raise SpecError([_conflict(message, before, (source, setting))])
     return tuple(setting for _, setting in found.values())
@@ -315,7 +318,7 @@ def _value(node: object) -> Quantity:
         found = chain(node, [_value(one) for one in node.operands], masked=False)
         if isinstance(found, Quantity):
             return found
-    raise ValueError("it is no constant")
+    raise ValueError("it is not a constant")
 
 
 def _conflict(

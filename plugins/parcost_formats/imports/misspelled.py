@@ -89,7 +89,7 @@ def with_corrections(
         if found:
             unknown.append(evolve(key, attribute=found[0].attribute))
         else:
-            why = f"`{usual}` was probably meant, and has this value by default"
+            why = f"`{usual}`, which was probably meant, has this value by default"
             unknown.append(evolve(key, attribute="", reason=why))
     return evolve(translation, questions=questions, unknown=unknown, ignored=ignored)
 

@@ -34,8 +34,8 @@ class ToolSource(ForeignSource):
     """The text of a file of another tool, and the *settings* that were read from it.
 
     *needs* maps attributes that such files may lack to the importer that has options for them.
-    *unknown* are settings that decide the cost and are not known. *others* are further files of the
-    job. *spec* is the spec that all files of the job are read as.
+    *unknown* are unknown settings that decide the cost. *others* are further files of the job.
+    *spec* is the spec that all files of the job are read as.
     """
 
     settings: Sequence[tuple[str, ImportedValue]] = field(default=(), repr=False)
@@ -111,10 +111,10 @@ class ToolSource(ForeignSource):
         option = "--anchor" if kinds == ["anchor"] else "--use"
         part = Diagnostic(
             "import-incomplete",
-            f"`{self.name}` has {listed} of a job, and not the job",
+            f"`{self.name}` has only {listed} of a job",
             place=self.name,
-            help=f"add it to the job, a spec or a file of its tool: `parcost eval JOB {option} "
-            f"{self.name}`",
+            help="add the file to the job (a spec or a file of another tool): `parcost eval JOB "
+            f"{option} {self.name}`",
         )
         return SpecError([one for one in error.diagnostics if one.id not in _LACKING] + [part])
 

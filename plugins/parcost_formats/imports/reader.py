@@ -262,7 +262,7 @@ def _contradiction(
     """Return an error that points at a value of a file and at the option that contradicts it."""
     return problem(
         "import-conflict",
-        f"{subject.name} is {one.value} in `{source.name}`, and {added.entry} on the command line",
+        f"{subject.name} is {one.value} in `{source.name}`, but {added.entry} on the command line",
         Span(source, one.start, one.end),
         f"`{one.key}`" if one.key else "",
         also=[(added.place, "")],

@@ -86,7 +86,7 @@ def parse_job(job: ImportedJob, given: Collection[str] = ()) -> ForeignFile:
 def _sources_beside(
     job: ImportedJob, first: ToolSource, settings: Sequence[tuple[str, ImportedValue]]
 ) -> dict[str, ToolSource]:
-    """Return the files beside those of a job that have settings, by the name that leads to them."""
+    """Return the other files that have settings of a job, by the name that refers to them."""
     found: dict[str, ToolSource] = {}
     for name in {one.beside.name: None for _, one in settings if one.beside}:
         text = next(filter(None, (file.neighbor(name) for file in job.files)), None)
@@ -170,7 +170,7 @@ def _remarks(
         message, notes = _list_reasons(missing)
         yield problem(
             "import-missing",
-            f"in `{source.name}`, affects step time but could not be used: {message}",
+            f"settings in `{source.name}` that affect step time but could not be used: {message}",
             Span(source, missing[0].start, missing[0].end),
             "not set",
             notes=notes,
@@ -193,7 +193,7 @@ def _remarks(
         message, notes = _list_reasons(unread)
         yield problem(
             "import-unread",
-            f"in `{source.name}`, could not be read: {message}",
+            f"settings in `{source.name}` that could not be read: {message}",
             Span(source, unread[0].start, unread[0].end),
             "not read",
             notes=notes,
@@ -220,7 +220,7 @@ def _may_change(source: ToolSource, keys: Iterable[ImportedKey]) -> list[str]:
     ]
     if not values:
         return []
-    return [f"it might change what is assumed: {list_names(values)}"]
+    return [f"it may change assumed values: {list_names(values)}"]
 
 
 def _count(keys: Sequence[ImportedKey]) -> str:

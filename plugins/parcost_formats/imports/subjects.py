@@ -339,7 +339,7 @@ class _State:
         path = subject.attributes[0]
         reason = f"`{key.name}`: {key.reason}"
         if not key.reason:
-            reason = f"`{key.name}` may decide it, and is not in parcost's table of {self._title}"
+            reason = f"`{key.name}`, which is not in parcost's table of {self._title}, may set it"
         assumed = next((self._assumed[n] for n in subject.attributes if n in self._assumed), None)
         answers = list(subject.answers)
         if assumed is not None:

@@ -84,7 +84,7 @@ def importer_for(
         ways = " or ".join(f"`--from {one}`" for one in sorted(found))
         raise failure("ambiguous-format", message, name, f"choose one by {ways}")
     if name.lower().endswith(".par"):
-        message = f"`{name}` is a spec by its suffix, and `parcost import` reads other formats"
+        message = f"`{name}` has the suffix of a spec, but `parcost import` reads other formats"
         help = f"run `parcost eval {name}`, or `parcost show {name}` for the values"
         raise failure("not-a-spec", message, name, help)
     file = ImportFile(name, text, neighbor=neighbor)
@@ -106,7 +106,9 @@ def _unknown_format(
     )
     message = f"`{file.name}` is not a spec, and its format was not recognised"
     if missing:
-        message = f"`{file.name}` starts another file, which has the job: {list_names(missing)}"
+        message = (
+            f"`{file.name}` starts another file, which describes the job: {list_names(missing)}"
+        )
         help = (
             f"put `{missing[0]}` into the folder of `{file.name}`, or evaluate `{missing[0]}` with "
             "--set for the values that the command changes"
@@ -115,7 +117,7 @@ def _unknown_format(
             others = [f"`{one}`" for one in there[1:]]
             changing = " and ".join([", ".join(others[:MOST_NAMES]), "the command"][not others :])
             verb = "change" if others else "changes"
-            help = f"evaluate `{there[0]}`, and state by --set what {changing} {verb} of it"
+            help = f"evaluate `{there[0]}`, and repeat with --set what {changing} {verb} of it"
     elif why := next(
         filter(None, (_call(it, it.explain, file) for it in importers.values())), None
     ):

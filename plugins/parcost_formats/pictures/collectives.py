@@ -24,9 +24,7 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
         name="collectives",
         title="Collectives by size",
         place=60,
-        notes=[
-            "The fastest algorithm of the library in use for each size, over each group of ranks."
-        ],
+        notes=["The fastest algorithm of the collective library for each size and group of ranks."],
         spec=_SPEC,
         columns={
             "curve": "operation, group",

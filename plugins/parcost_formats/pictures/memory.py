@@ -92,9 +92,9 @@ def _terms(lines: Mapping[str, Any]) -> str:
 
 def _limits(study: Study) -> Iterator[dict[str, Any]]:
     device, budget = study[Cluster].device, study[MemoryBudget]
-    capacity = formula("C", C=(device.memory, "B"), source="the memory of the device")
+    capacity = formula("C", C=(device.memory, "B"), source="memory of the device")
     usable = formula(
-        "u C", u=budget.usable, C=(device.memory, "B"), source="the usable share of the device"
+        "u C", u=budget.usable, C=(device.memory, "B"), source="usable memory of the device"
     )
     yield _limit("capacity", capacity)
     if budget.usable < 1:

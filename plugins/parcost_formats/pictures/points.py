@@ -23,8 +23,9 @@ _GIB = 2.0**30
 _APART = 1.001  # times on an axis, at least
 _WIDE = 8.0  # of numbers: the largest over the smallest, from where an axis is logarithmic
 _BOUNDED = (
-    f"Of layouts that were only bounded, up to {_MOST_TRIED} of a cell are evaluated, lowest first."
-    " A cell of which the search kept no layout has the best one of all with these two values."
+    f"Of the layouts with only a lower bound, up to {_MOST_TRIED} per cell are evaluated, lowest "
+    "bound first. A cell without a layout kept by the search shows the best layout with these two "
+    "values."
 )
 _DARK = "#1b1f24"  # on a bright cell
 _ON_FRONT, _OTHERS = "on the front", "others"
@@ -100,7 +101,7 @@ def _curves(points: PointTable) -> Iterator[Chart]:
             name=f"curve_{name}".lower(),
             title=f"{figure.title[:1].upper()}{figure.title[1:]} along {axis}",
             place=10,
-            notes=[f"{left} more curves are left out."] if left else [],
+            notes=[f"{left} more curves are not shown."] if left else [],
             spec=_curve_spec(axis, points.axes[axis], ends, figure, logarithmic=wide),
             columns={
                 "curve": "with",
@@ -133,7 +134,7 @@ def _bars(points: PointTable) -> Iterator[Chart]:
             name=f"bars_{name}".lower(),
             title=f"{figure.title[:1].upper()}{figure.title[1:]} of each point",
             place=10,
-            notes=[f"{left} more points are left out."] if left else [],
+            notes=[f"{left} more points are not shown."] if left else [],
             spec=_bar_spec(len(rows), figure),
             columns={"point": "point", "value": figure.title, "formula": "formula"},
             rows=rows,
@@ -213,7 +214,7 @@ def _map(points: PointTable) -> Iterator[Chart]:
         title=f"The best {figure.title} by {down} and {across}",
         place=20,
         notes=[
-            "Grey cells do not run or do not fit; each has the reason.",
+            "Grey cells are invalid or do not fit in memory; each shows the reason.",
             *(
                 f"The {few:,} values of {axis} with the best {figure.title}, of {all_:,}."
                 for axis, few, all_ in counts
@@ -280,7 +281,7 @@ def _cells(
                     "formula": _formula(figure),
                 }
                 continue
-            reason = "no such point is in the sweep" if best is None else best["reason"]
+            reason = "the sweep has no such point" if best is None else best["reason"]
             yield {**common, "kind": "none", "reason": reason, "formula": "not modeled"}
 
 
@@ -388,7 +389,7 @@ def _front(points: PointTable) -> Iterator[Chart]:
         place=30,
         notes=[
             "Pareto front of step time and memory.",
-            *(["Others that were not replayed are bounds from below."] if bounds else []),
+            *(["For layouts that were not replayed, lower bounds are shown."] if bounds else []),
             *([f"The fastest {len(rows):,} of {len(runs):,} points."] if left else []),
         ],
         spec=_front_spec(logarithmic=runs[-1][_STEP] > _WIDE * runs[0][_STEP]),

@@ -14,7 +14,7 @@ _HIDDEN = 0.3  # opacity
 _MOST_TERMS = 1_000_000  # hidden terms are stacked behind all exposed ones
 _BAR_SHARE = 0.8  # of the width, for the longest bar; its sum stands behind it
 _NOTES = (
-    "Solid: exposed time, which adds up to the step. Pale: time hidden behind other work.",
+    "Solid: exposed time, which adds up to the step time. Pale: time hidden by other work.",
     "Each part of a bar is a term.",
 )
 

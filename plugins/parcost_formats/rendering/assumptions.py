@@ -74,7 +74,9 @@ def assumptions(study: Study) -> list[AssumedValue]:
 
 
 def assumption_line(result: Result, shown: int | None = 3) -> Iterator[Item]:
-    """Yield one line with the first *shown* assumed values, all with None, and count the others."""
+    """Yield one line with the first *shown* assumed values (all if None) and the number of the
+    others.
+    """
     found = assumptions(result.study)
     if not found:
         return

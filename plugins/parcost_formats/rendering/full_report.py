@@ -240,7 +240,7 @@ def ledger(outcome: Outcome, order: Order = "execution") -> Iterator[Item]:
     )
     if small:
         terms = "one term is" if small == 1 else f"{small} terms are"
-        yield Line(f"{terms} too short to show in {scale.unit}; json has everything", "faint")
+        yield Line(f"{terms} too short to show in {scale.unit}; --format json shows all", "faint")
 
 
 def _group(line: LedgerLine) -> str:

@@ -36,7 +36,7 @@ _HOSTED = ("optimizer", "parameters", "activations")
 def job_table(*results: Result) -> Iterator[Item]:
     """Yield a table of the deciding values that the *results* share, of those with a step if any.
 
-    Studies that have calculations alone have no such values.
+    Studies with only calculations have no such values.
     """
     training = [result for result in results if result.study.trains]
     timed = [result for result in training if result.outcome is not None]

@@ -70,7 +70,7 @@ def _plugins(names: Iterable[str]) -> str:
 def claims_by_point(
     axes: Axes, results: Sequence[Result]
 ) -> Mapping[Key, Sequence[tuple[Expectation, bool]]]:
-    """Return every claim at every evaluated point, and whether it holds there."""
+    """Return every claim at every evaluated point, and whether it is met there."""
     found = {}
     for result in results:
         for i in range(point_count(result)):

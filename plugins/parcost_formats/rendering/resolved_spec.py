@@ -410,6 +410,6 @@ def place_of(origin: Origin | None) -> str:
 
 
 def attributes_of(block: object) -> Mapping[str, Field]:
-    """Return the attributes of a block that hold no blocks, by name."""
+    """Return the attributes of a block by name, except those whose values are blocks."""
     fields = block_type(type(block)).fields
     return {name: field for name, field in fields.items() if field.kind != "children"}

@@ -180,11 +180,11 @@ def _problems(result: Result) -> Iterator[Item]:
 
 
 def _claim_count(claims: Sequence[Expectation]) -> str:
-    """Return the number of claims that hold, as a suffix for a verdict."""
+    """Return the number of claims that are met, as a suffix for a verdict."""
     if not claims:
         return ""
     held = sum(bool(all_of(claim.holds)) for claim in claims)
-    return f"; {held} of {len(claims)} expectations hold"
+    return f"; {held} of {len(claims)} expectations met"
 
 
 def _claim_style(claims: Sequence[Expectation]) -> Style:

@@ -63,7 +63,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
 
 
 def _verdict(report: Report, points: Sequence[Point], *, trains: bool) -> Line:
-    """Return a line with the number of valid points, or why that number is not known."""
+    """Return a line with the number of valid points, or the reason why that number is unknown."""
     chosen = plugin_note(report.results[0].study.plugins)
     run = sum(bool(point["feasible"]) for point in points)
     fit = "are valid and fit in memory" if trains or not run else "are valid"
@@ -103,7 +103,7 @@ def _results(report: Report, view: View, run: Sequence[Point], *, trains: bool) 
     yield _costs(report, shown, varying, given=bool(view.figures))
     yield from _remainder(len(run) - len(shown), hints=view.hints)
     if trains and view.hints:
-        yield Line(f"Time, memory and advice of one point: {point_options(report)}", "faint")
+        yield Line(f"Full report of one point: {point_options(report)}", "faint")
     if constant:
         yield Heading("Constant over the sweep")
         shared = [(figures[name], run[0][name]) for name in constant]
@@ -155,7 +155,7 @@ def _sections(report: Report) -> Iterator[Item]:
             yield from section_page(first)
         else:
             yield Heading(title)
-            yield Line("It differs between the points: `--set` one of them to see it.")
+            yield Line("It differs between the points: choose one with `--set`.")
 
 
 def _heads(names: Sequence[str]) -> list[str]:
@@ -196,7 +196,7 @@ def _costs(
 
 
 def _claims(report: Report, points: Sequence[Point]) -> Table:
-    """Return, for each claim, the number of points at which it holds, and the first failure."""
+    """Return, for each claim, the number of points at which it is met, and the first failure."""
     names = [name for name, _ in report.axes]
     claims = claims_by_point(report.axes, report.results)
     rows = []
@@ -210,4 +210,4 @@ def _claims(report: Report, points: Sequence[Point]) -> Table:
             got = numbers.quantity(fails[0][claim.figure.name], claim.figure.unit)
             said += f"; not at {', '.join(map(' = '.join, values))}: {got}"
         rows.append(Row((word, claim.text, said), style))
-    return Table((Column(), Column("claim", flexible=True), Column("holds", flexible=True)), rows)
+    return Table((Column(), Column("claim", flexible=True), Column("met", flexible=True)), rows)

@@ -32,7 +32,7 @@ class Sarif(Exporter):
     reads: Part = "data"
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
-        """Yield the whole log at once, as it begins with the rules."""
+        """Yield the whole log in one piece, because it begins with the rules."""
         from parcost_formats.reports.ci_formats import sarif
 
         yield sarif(

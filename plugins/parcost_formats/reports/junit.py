@@ -22,7 +22,7 @@ class JUnit(Exporter):
     reads: Part = "data"
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
-        """Yield the whole document at once, as it begins with the counts."""
+        """Yield the whole document in one piece, because it begins with the counts."""
         from parcost_formats.reports.ci_formats import junit
 
         yield junit(case for entry in entries for case in _cases(entry))

@@ -40,7 +40,7 @@ class Parquet(FileExporter):
             import duckdb
         except ImportError:
             message = "Parquet needs DuckDB, which is not installed"
-            otherwise = "`--format csv` and `jsonl` need nothing"
+            otherwise = "`--format csv` and `jsonl` need no further package"
             raise MissingExtraError(message, "parquet", otherwise) from None
         with temporary_folder() as folder:
             lines = folder.path / "points.jsonl"
@@ -65,7 +65,7 @@ class Parquet(FileExporter):
             except duckdb.Error as error:
                 raise PluginError(f"Parquet cannot be written: {error}") from error
         if found != rows:
-            raise PluginError(f"Parquet cannot be written: of {rows} rows the file holds {found}")
+            raise PluginError(f"Parquet cannot be written: the file has {found} of {rows} rows")
 
 
 def _spool(entries: Iterable[Entry], path: Path) -> tuple[dict[str, str], int]:

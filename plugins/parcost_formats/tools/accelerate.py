@@ -1,7 +1,7 @@
 """The YAML configuration of Hugging Face Accelerate: FSDP, DeepSpeed, or plain replicas.
 
 It has devices, sharding and precision. Batch and sequence are arguments of the script that it
-launches. A file of DeepSpeed that it names is not read: both can be imported together.
+launches. A DeepSpeed file that it names is read only if both are imported together.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _MESH = "parallelism_config.parallelism_config_"
 _FSDP_TYPES = "Accelerate 1.12: parameters, messages and buffers of FSDP have one type"
 _SECTIONS = {"fsdp": "fsdp", "deepspeed": "deepspeed", "megatron_lm": "megatron"}
 _EACH = "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"
-_NO_SYNC = "Accelerate 1.12: no_sync keeps whole gradients up to the last micro-batch"
+_NO_SYNC = "Accelerate 1.12: no_sync keeps unsharded gradients until the last micro-batch"
 GATHERED_WHOLE = "a model that is gathered as a whole cannot be expressed in a spec"
 _NO_ORDER = "Accelerate 1.15, transformers 5.24: fsdp_backward_prefetch is NO_PREFETCH"
-_NO_PREFETCH = "PyTorch, fsdp/api.py: without prefetch, backward overlaps no communication"
+_NO_PREFETCH = "PyTorch, fsdp/api.py: without prefetch, backward does not overlap communication"
 _OLD_TRAINER = (
-    "transformers 5 runs FSDP 2; FSDP 1 of transformers 4 gathers nothing ahead in backward: write "
+    "transformers 5 runs FSDP 2; FSDP 1 of transformers 4 does not prefetch in backward: write "
     "`sharding { prefetch = 0 }` and `overlap { gradients = off }`"
 )
 _WHOLE_NODES = "hybrid strategies shard within a node: num_processes / num_machines"
-_AUTOCAST = "autocast of PyTorch: parameters and gradients stay in fp32"
+_AUTOCAST = "PyTorch autocast: parameters and gradients stay in fp32"
 
 
 class Accelerate(JobImporter):
@@ -78,7 +78,7 @@ def _other_sections(found: SettingCollector, entries: Iterable[str], kind: str) 
     for key in entries:
         section = key.partition("_config.")[0]
         if section in _SECTIONS and _SECTIONS[section] != kind:
-            found.ignore(key, "another `distributed_type` reads it")
+            found.ignore(key, "only another `distributed_type` uses this key")
 
 
 def read_fsdp(found: SettingCollector, *, by_trainer: bool = False) -> None:
@@ -108,7 +108,7 @@ def _prefetch(found: SettingCollector, *, by_trainer: bool) -> None:
     if key and version == 2:
         found.ignore(key, "FSDP 2 gathers the next layer ahead in any case")
     elif order == "BACKWARD_POST":
-        found.leave_open(key, "layers are gathered before use, as BACKWARD_PRE has it")
+        found.leave_open(key, "layers are gathered before they are used, as with BACKWARD_PRE")
     elif order != "NO_PREFETCH" or version == 2 or not again:
         return
     elif by_trainer and not key and version is None:
@@ -159,7 +159,7 @@ def _strategy(found: SettingCollector) -> str:
     strategies = table(TOOL)["strategies"]
     stated = [key for key in (old, new) if key in found]
     if version == 2 and old in stated:
-        found.ignore(old, f"FSDP 2 reads `{new}` in its place")
+        found.ignore(old, f"FSDP 2 uses `{new}` instead")
         stated.remove(old)
     stage = ""
     for key in stated:
@@ -204,7 +204,9 @@ def _precision(found: SettingCollector, *, sharded: bool) -> None:
         found.ask("precision", "the script sets the recipe for 8 bits", answers, key)
     elif kind == "bf16" and not sharded:
         answers = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
-        found.ask("precision", "the script loads the weights of replicas in 4 or 2 B", answers, key)
+        found.ask(
+            "precision", "the script loads the weights of replicas in 4 or 2 bytes", answers, key
+        )
     else:
         found.use("precisions.bf16_fsdp", key, "" if sharded else _AUTOCAST)
         block = "precision accelerate extends bf16_fsdp"
@@ -245,7 +247,7 @@ def read_replicas(found: SettingCollector) -> None:
     ddp = table(TOOL)["ddp"]
     key = "distributed_type" if "distributed_type" in found else ""
     found.use("frameworks.transformers", key, "DistributedDataParallel of PyTorch")
-    found.assume("layout", "zero", "0", "replicas hold all of the state")
+    found.assume("layout", "zero", "0", "replicas hold the whole state")
     for name in ("bucket", "first_bucket"):
         found.assume("overlap", name, ddp[name], ddp["source"])
     found.assume("sharding", "bucket_copy", ddp["copy"], ddp["copy_source"])

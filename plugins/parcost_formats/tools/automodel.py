@@ -118,7 +118,7 @@ def _model(found: SettingCollector) -> str:
         return key
     sizes = next((key for key in _SIZES if key in found), "")
     if sizes:
-        reason = "the class of the model sets its own sizes"
+        reason = "the model class sets the sizes"
         found.ask("model", reason, ["--use config.json", "--use catalog.models.gpt2_small"], sizes)
     return ""
 
@@ -177,7 +177,7 @@ def _strategy(found: SettingCollector, dp: int | None, cp: int) -> None:
         found.set("layout", "zero", stage, key)
     else:
         found.assume("layout", "zero", stage, _why("strategy is fsdp2"))
-    found.use("frameworks.pytorch_fsdp_flash", key, _why("its layers run as those of PyTorch"))
+    found.use("frameworks.pytorch_fsdp_flash", key, _why("its layers are those of PyTorch"))
     copies = _size(found, "dp_replicate_size")
     if copies is not None and copies > 1 and stage != "0":
         group = str(dp // copies * cp) if dp and dp % copies == 0 else None
@@ -206,7 +206,7 @@ def _pipeline(found: SettingCollector) -> None:
     if kind not in ("one_f_one_b", "gpipe"):
         layers = found.whole(each)
         near = each if layers is not None else key
-        reason = f"`{near}` splits the layers, and the file does not state their number"
+        reason = f"`{near}` splits the layers, but the file does not state their number"
         found.ask("schedule.chunks", reason, ["--set schedule.chunks=2"], near)
 
 
@@ -248,7 +248,7 @@ def _batch(found: SettingCollector, stages: int) -> None:
         if key in found and found.value(key) != 0:
             found.copy(key, "training", "sequence")
             if not key.startswith("packed") and found.value("dataset.padding") != "max_length":
-                reason = f"without packing, `{key}` is the longest sequence: batches may be shorter"
+                reason = f"without packing, `{key}` is only the maximum length"
                 found.lack("packed_sequence.packed_sequence_size", reason, "")
             break
 
@@ -285,9 +285,9 @@ def _precision(found: SettingCollector) -> None:
         found.set(block, "reduction", reduced, near)
     else:
         found.assume(block, "reduction", reduced, _why("mp_policy reduces gradients in fp32"))
-    fact = "PyTorch FSDP2 adds whole gradients up in the type of the reduction"
+    fact = "PyTorch FSDP2 accumulates unsharded gradients in the type of the reduction"
     found.assume(block, "whole_gradients", reduced, fact)
-    found.assume("training", "precision", "automodel", "the recipe that this file changes")
+    found.assume("training", "precision", "automodel", "base recipe, changed by this file")
 
 
 def _optimizer(found: SettingCollector) -> None:
@@ -298,7 +298,7 @@ def _optimizer(found: SettingCollector) -> None:
         return
     configured = name == f"{_CLASSES}{_FUSED}Config"
     if not configured and not (name.startswith("transformer_engine.") and name.endswith(_FUSED)):
-        reason = f"precision recipes have the optimizer state of Adam, and the optimizer is {name}"
+        reason = f"precision recipes have the optimizer state of Adam, but the optimizer is {name}"
         found.ask("precision", reason, _ANSWERS, key)
         return
     base = found.recipe()[1]
@@ -320,7 +320,7 @@ def _optimizer(found: SettingCollector) -> None:
     found.set(block, "optimizer", f"{state} B", key)
     # Reads gradient, weight and state, writes weight and state.
     found.set(block, "update_traffic", f"{3 * size + 2 * state} B", key)
-    found.assume("training", "precision", "automodel", "the recipe that this file changes")
+    found.assume("training", "precision", "automodel", "base recipe, changed by this file")
 
 
 def _recompute(found: SettingCollector) -> None:
@@ -337,7 +337,7 @@ def _recompute(found: SettingCollector) -> None:
     else:
         answers = ["--set training.recompute=full", "--set training.recompute=none"]
         found.ask(
-            "training.recompute", f"the tensors kept by `{value}` are not known", answers, key
+            "training.recompute", f"the tensors that `{value}` saves are unknown", answers, key
         )
 
 
@@ -366,7 +366,9 @@ def _rest(found: SettingCollector) -> None:
     read_attention(found, "model.attn_implementation")
     loss = "loss_fn._target_"
     if any(word in str(found.value(loss, "")) for word in ("FusedLinear", "Chunked")):
-        found.leave_open(loss, "a loss that never stores logits: `training { loss_chunks = 8 }`")
+        found.leave_open(
+            loss, "for a loss that never stores all logits, write `training { loss_chunks = 8 }`"
+        )
 
 
 @hookimpl

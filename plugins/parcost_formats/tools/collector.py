@@ -37,7 +37,8 @@ OFF: tuple[Any, ...] = (None, False, 0, "", "none", "None", "null", {}, [])
 
 
 def cost_reason(key: str, value: Any, rules: Mapping[str, Any]) -> str:
-    """Return why the value of a key decides the cost, by the first pattern of *rules* that matches.
+    """Return the reason why the value of a key decides the cost: of the first pattern of *rules*
+    that matches.
 
     A rule is the reason, which applies unless the key is off; or a table with the reason, ``why``,
     and all values without effect, ``keep``.

@@ -38,8 +38,8 @@ class CommandKeys:
         if text is None:
             reasons = filter(None, map(script.find_reason, places))
             why = next(reasons, "is not in the folder of the script")
-            help = "put it there, or evaluate it, with --set for what the command changes of it"
-            raise error_at(word, f"`{word.text}` has the other keys, and {why}", help)
+            help = "put it there, or evaluate it and repeat the overrides of the command with --set"
+            raise error_at(word, f"`{word.text}` has the other keys, but {why}", help)
         beside = f"`{place}` beside the script, for `{word.text}`" if place != word.text else ""
         for key, entry in read_named_configuration(word.text, text, word).items():
             if key not in self.entries:

@@ -52,7 +52,7 @@ def _compare_aliases(found: SettingCollector, entries: Mapping[str, JsonEntry]) 
     for one, other in table(TOOL)["aliases"].items():
         if one in entries and other in entries and entries[one].value != entries[other].value:
             for key, second in ((one, other), (other, one)):
-                found.problem(key, f"`{second}` is the same key, with another value")
+                found.problem(key, f"`{second}` is the same key with another value")
 
 
 @hookimpl

@@ -108,8 +108,9 @@ class DeepSpeedKeys:
         if ranks > 1:
             found.leave_open(
                 hpz,
-                f"the copy of the parameters that backward gathers within {ranks} ranks (hpZ) "
-                "cannot be expressed in a spec: both gathers are estimated over all ranks",
+                f"hpZ keeps a copy of the parameters for the gathers of backward within {ranks} "
+                "ranks, which cannot be expressed in a spec: both gathers are estimated over all "
+                "ranks",
             )
         self._offload(stage)
 
@@ -136,7 +137,7 @@ class DeepSpeedKeys:
         block = f"precision {_RECIPE} extends {recipe}"
         for name, (value, source) in changes.items():
             found.set(block, name, value, source)
-        found.assume("training", "precision", _RECIPE, "the recipe that this file changes")
+        found.assume("training", "precision", _RECIPE, "base recipe, changed by this file")
 
     def checkpoints(self) -> None:
         """Read which activations are recomputed in backward."""
@@ -156,20 +157,22 @@ class DeepSpeedKeys:
         elif found.value(number) or found.value(f"{prefix}.partition_activations"):
             found.value(number)
             why = (
-                "activation_checkpointing sets checkpoints up, which the model makes of its layers"
+                "activation_checkpointing only configures checkpoints; the model applies them to "
+                "its layers"
             )
             found.assume("training", "recompute", "full", why)
             if number in found:
-                found.ignore(number, "the model makes the checkpoints, usually one per layer")
+                found.ignore(number, "the model applies the checkpoints, usually one per layer")
         if found.switch(on_host):
             found.set("offload", "activations", "100 %", on_host)
             why = (
-                "activation_checkpointing sets checkpoints up, which the model makes of its layers"
+                "activation_checkpointing only configures checkpoints; the model applies them to "
+                "its layers"
             )
             found.assume("training", "recompute", "full", why)
 
         if not found.has("training", "recompute"):
-            fact = f"{_TOOL}: without activation_checkpointing the model makes no checkpoints"
+            fact = f"{_TOOL}: without activation_checkpointing nothing is recomputed"
             found.assume("training", "recompute", "none", fact)
 
     def _stage(self, default: int) -> int | None:
@@ -181,7 +184,9 @@ class DeepSpeedKeys:
         stage = found.whole(key, least=0)
         if isinstance(found.value(whole), bool):  # of early versions
             key, stage = whole, int(found.value(whole))
-        sharded = f"{_TOOL}: bf16 without ZeRO runs BF16_Optimizer, which shards its states"
+        sharded = (
+            f"{_TOOL}: bf16 without ZeRO runs BF16_Optimizer, which shards the optimizer state"
+        )
         if stage is None:
             why = f"{_TOOL}: stage is 0" if not default else "Accelerate 1.12: zero_stage is 2"
             apart = default == 0 and self._sums_apart(default)
@@ -211,7 +216,7 @@ class DeepSpeedKeys:
             hides = False
         elif not pipelined:
             hides = stage == 3
-            why = f"{_TOOL}: overlap_comm is true for stage 3 alone"
+            why = f"{_TOOL}: overlap_comm is true only for stage 3"
             found.assume("overlap", "gradients", "on" if hides else "off", why)
         bucket = self.key("zero_optimization.reduce_bucket_size")
         usual = table("deepspeed")["buckets"]["reduce_bucket_size"]
@@ -226,7 +231,7 @@ class DeepSpeedKeys:
                 why = why or f"{_TOOL}: reduce_bucket_size is 500,000,000"
                 found.assume("overlap", "bucket", value, why)
         elif elements == usual:
-            found.ignore(bucket, "as the framework has it")
+            found.ignore(bucket, "the default of the framework")
         staged = (digits(elements), bucket) if elements and elements != usual else None
         self._buffers(stage, staged)
 
@@ -262,7 +267,7 @@ class DeepSpeedKeys:
         if changes or updated == 0:
             for name, (value, key) in changes.items():
                 found.set(own, name, value, key)
-            why = "the framework that this file changes"
+            why = "base framework, changed by this file"
             found.assume("training", "framework", f"{_OWN}_file", why)
 
     def _offload(self, stage: int) -> None:
@@ -290,7 +295,7 @@ class DeepSpeedKeys:
         if where == _ON_DISK:
             found.problem(
                 device,
-                "state on a disk cannot be expressed in a spec",
+                "offloading to NVMe cannot be expressed in a spec",
                 f'the host\'s memory is "{_ON_CPU}"',
             )
         elif where == _ON_CPU:
@@ -396,7 +401,7 @@ class DeepSpeedKeys:
             return
         if str(kind).lower() not in ADAM:
             reason = (
-                f"precision recipes have the optimizer state of Adam, and the optimizer is {kind}"
+                f"precision recipes have the optimizer state of Adam, but the optimizer is {kind}"
             )
             answers = ("--use catalog.precisions.bf16_zero", "--use catalog.precisions.bf16")
             found.ask("precision", reason, answers, "optimizer.type")

@@ -52,9 +52,9 @@ def _needs(job: Job) -> Iterator[str]:
     nodes, each, _ = job.nodes()
     yield f"the launcher: deepspeed --num_nodes {nodes} --num_gpus {each} --hostfile ..."
     yield from job.node_needs()
-    yield f"the model, in code, and its sequences of {job.sequence} tokens"
+    yield f"the model in code, with sequences of {job.sequence} tokens"
     if job.study.get(Adapters) is not None:
-        yield "adapters and the storage of frozen weights, in code"
+        yield "adapters and the data type of frozen weights, in code"
     yield "the optimizer: `optimizer.params.lr`, or one in code"
     if job.training.recompute == "full":
         yield "checkpoints of each layer, in code: `model.gradient_checkpointing_enable()`"
@@ -65,10 +65,12 @@ def _needs(job: Job) -> Iterator[str]:
 def _values(job: Job, same: dict[str, str]) -> dict[str, Any]:
     layout = job.layout
     if job.pp > 1 and layout.zero > 1:
-        message = f"the pipeline engine of DeepSpeed takes no ZeRO {layout.zero}"
-        raise JobError("layout.zero", message, "take zero = 1, or pp = 1")
+        message = f"the pipeline engine of DeepSpeed does not support ZeRO {layout.zero}"
+        raise JobError("layout.zero", message, "write zero = 1, or pp = 1")
     if job.precision.compute == "bf16" and layout.zero == 0:
-        message = "DeepSpeed in bf16 without ZeRO runs BF16_Optimizer, which shards its states"
+        message = (
+            "DeepSpeed in bf16 without ZeRO runs BF16_Optimizer, which shards the optimizer state"
+        )
         raise JobError("layout.zero", message, "take zero = 1")
     values: dict[str, Any] = {
         "train_batch_size": job.batch,
@@ -79,7 +81,7 @@ def _values(job: Job, same: dict[str, str]) -> dict[str, Any]:
     }
     if job.cp > 1:
         if job.context_algorithm != "ulysses":
-            message = f"DeepSpeed splits sequences by Ulysses, not by `{job.context_algorithm}`"
+            message = f"DeepSpeed supports Ulysses only, not `{job.context_algorithm}`"
             raise JobError("context.algorithm", message, "write `context { algorithm = ulysses }`")
         values["sequence_parallel_size"] = job.cp
     if job.tp > 1:
@@ -105,7 +107,9 @@ def _zero(job: Job, same: dict[str, str]) -> dict[str, Any]:
             elements = gradient_bucket(job.study) / job.precision.reduction
             zero["reduce_bucket_size"] = job.number("overlap.bucket", elements)
             if job.overlap.bucket is None:
-                same["overlap.bucket"] = "the size that follows from the ranks is written"
+                same["overlap.bucket"] = (
+                    "the size is written, as it follows from the number of ranks"
+                )
         ranks = job.state_ranks
         if ranks != job.dp * job.cp:
             zero["mics_shard_size"] = ranks

@@ -210,7 +210,7 @@ class Draft:
         self._ignored.append(key_of(option, reason))
 
     def leave(self, option: Option, reason: str = "", attribute: str = "") -> None:
-        """List a key that may affect cost but is not read.
+        """List a key that may affect cost but is not supported.
 
         Another file may set the *attribute*.
         """
@@ -336,7 +336,7 @@ class OptionSet:
             return None
         if not _is_switch(option) or option.value == "" or len(option.texts) > 1:
             shown = " ".join(option.texts)[:40] or f"{option.value!r}"
-            self.draft.problem(option, f"it is a switch, but {shown} is given")
+            self.draft.problem(option, f"it is a flag without a value, but {shown} is given")
         return option.text != "false"
 
     def check_switches(self, names: Iterable[str]) -> None:

@@ -34,7 +34,7 @@ TOO_LARGE = "a number has too many digits"
 
 
 class FileError(ValueError):
-    """A file that is not read, with the characters at fault; *help* says how to fix it."""
+    """An error in a file, with the characters at fault; *help* says how to fix it."""
 
     def __init__(self, message: str, start: int = 0, end: int = 0, help: str = "") -> None:
         super().__init__(message)

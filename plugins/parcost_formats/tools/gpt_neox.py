@@ -84,7 +84,9 @@ class GptNeoX(JobImporter):
             except FileError:
                 continue  # which its own translation reports
             for key in (key for key in own if key in merged):
-                message = f"`{key}` is in `{name}` too, and GPT-NeoX takes a key from one file"
+                message = (
+                    f"`{key}` is also in `{name}`, but GPT-NeoX accepts a key in one file only"
+                )
                 raise error_at(merged[key], message)
             merged |= {key: JsonEntry(one.value, 0, 0) for key, one in own.items()}
         return _read_settings(SettingCollector(merged, table(TOOL)))
@@ -103,7 +105,7 @@ def _translate_command(files: NeoxFiles) -> Translation:
         for key, entry in _rename(files.read(name)).items():
             if key in merged:
                 message = f"`{key}` is in `{places[key]}` and in `{name}`"
-                raise error_at(entry, f"{message}, and GPT-NeoX takes a key from one file")
+                raise error_at(entry, f"{message}, but GPT-NeoX accepts a key in one file only")
             merged[key], places[key] = entry, name
             if name in files.assumed:
                 assumed[key] = files.assumed[name]
@@ -114,7 +116,7 @@ def _translate_command(files: NeoxFiles) -> Translation:
         merged[f"#SBATCH {option}"] = JsonEntry(count, word.start, word.end)
     for key, entry in files.keys.items():
         if not is_listed(key, table(TOOL)["ignored"]["keys"]):
-            message = f"`--{key}`: an option of a fork, which is not read"
+            message = f"`--{key}` is an option of a fork, which is not supported"
             raise error_at(entry, message, f"write `{key}` into a file of the run")
     found = SettingCollector(merged, table(TOOL), assumed)
     if reserved is not None and not stated:
@@ -147,7 +149,10 @@ def _read_part(
     """Return a part of a run, whose keys the file with the model reads; alone it is an error."""
     if not any(_LAYERS.search(text) for text in others.values()):
         name = file.name
-        message = f"`{name}` is a part of a run of GPT-NeoX, without its model and its degrees"
+        message = (
+            f"`{name}` is only a part of the configuration of a GPT-NeoX run: the model and the "
+            "degrees are missing"
+        )
         help = f"name all files of the run: `parcost eval MODEL.yml {name}`"
         raise FileError(message, help=help)
     first = next(iter(entries.values()))
@@ -281,7 +286,7 @@ def _experts(found: SettingCollector) -> None:
     if count <= 1:
         return
     if (found.whole("model_parallel_size") or 1) > 1:
-        reason = "experts split over model-parallel ranks that all have the same tokens are"
+        reason = "experts that are split over model-parallel ranks with the same tokens are"
         found.problem(key, f"{reason} not modeled")
         return
     found.set(_MODEL, "experts", digits(count), key)
@@ -295,7 +300,9 @@ def _experts(found: SettingCollector) -> None:
         found.problem("moe_expert_interval", message)
     elif every > 1:
         found.set(_MODEL, "moe_every", digits(every), "moe_expert_interval")
-    found.assume("kernels", "grouped_experts", "on", "GPT-NeoX: products of experts are grouped")
+    found.assume(
+        "kernels", "grouped_experts", "on", "GPT-NeoX: matrix products of experts are grouped"
+    )
     if every == 1:
         found.assume(_MODEL, "mlp_biases", "off", "GPT-NeoX: experts have no biases")
 
@@ -341,7 +348,7 @@ def _attention(found: SettingCollector) -> None:
     strange = next((name for name in names if name not in known), None)
     if strange is not None or len(set(names)) != 1:
         what = f"`{strange}` attention" if strange is not None else "attention of several kinds"
-        found.problem(kinds[0], f"{what} is not read: known: {', '.join(known)}")
+        found.problem(kinds[0], f"{what} is not supported; supported: {', '.join(known)}")
         return
     found.set("training", "flash_attention", known[names[0]], kinds[0])
     if known[names[0]] == "on":
@@ -430,10 +437,12 @@ def _ask_for_precision(found: SettingCollector) -> None:
             f"--use catalog.precisions.{narrow[0] if narrow else 'bf16'}",
         ]
         named = ", ".join(f"`{key}`" for key in used)
-        found.ask("precision", f"{named}: computed in 8 bits, the rest not", answers, used[0])
+        found.ask(
+            "precision", f"{named}: computed in 8 bits, the rest in 16 bits", answers, used[0]
+        )
     if found.switch("use_bnb_optimizer"):
         answers = ["--use catalog.precisions.bf16_adam8", "--use catalog.precisions.bf16"]
-        found.ask("precision", "its states have 8 bits", answers, "use_bnb_optimizer")
+        found.ask("precision", "its optimizer states have 8 bits", answers, "use_bnb_optimizer")
 
 
 def _checkpoints(found: SettingCollector) -> None:

@@ -86,7 +86,7 @@ def read_command(file: ImportFile) -> NeoxFiles:
         one for one in started if any(word.text.endswith("train.py") for word in one.arguments)
     ]
     if not started:
-        raise FileError("the command of GPT-NeoX is not read")
+        raise FileError("the command of GPT-NeoX cannot be read")
     if len({tuple(word.text for word in one.arguments) for one in started}) > 1:
         raise several_commands(file, started, "commands of GPT-NeoX")
     launch = started[0]
@@ -119,7 +119,7 @@ def _configurations(launch: ScriptLaunch) -> Iterator[tuple[ShellField, str]]:
     """Yield the words that name configurations, with their paths.
 
     Raises:
-        FileError: One of them is not known.
+        FileError: One of them is unknown.
     """
     folder, before = "", ""
     paths: list[ShellField] = []
@@ -153,7 +153,7 @@ def _add(found: NeoxFiles, file: ImportFile, script: Script, word: ShellField, p
         reasons: Sequence[str] = [why for one in places if (why := script.find_reason(one))]
         why = reasons[0] if reasons else "is not in the folder of the script"
         help = "put it there, or evaluate the files of the run: `parcost eval MODEL.yml LOCAL.yml`"
-        raise error_at(word, f"`{path}` has keys of the job, and {why}", help)
+        raise error_at(word, f"`{path}` has keys of the job, but {why}", help)
     found.texts[place], found.words[place] = text, word
     why = word.assumption or script.assumption(place, 0, len(text))
     if place != path:

@@ -78,7 +78,7 @@ def _numbers(text: str, most: int) -> Iterator[str]:
             raise HostListError(f"`{item[:40]}` is neither a number nor a range of numbers")
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first):
-            raise HostListError(f"the range `{item[:40]}` goes down")
+            raise HostListError(f"the range `{item[:40]}` is descending")
         if int(last) - int(first) > most:
             raise HostListError(f"the range `{item[:40]}` has more than {most:,} names")
         for number in range(int(first), int(last) + 1):

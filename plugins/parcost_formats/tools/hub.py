@@ -11,7 +11,7 @@ from parcost_formats.tools.tables import table
 _EXAMPLE = "--use catalog.models.llama31_8b"
 #: Kernels of attention other than FlashAttention 2: flash_attention_3, fa3, vllm-flash-attn3.
 _FLASH = re.compile(r"(?:flash[-_]att(?:entio)?n[-_]?|\bfa)([34])\b")
-FUSED = "FlashAttention 2 or a kernel like it is assumed: `kernels.attention` names another"
+FUSED = "FlashAttention 2 or a similar kernel is assumed; write `kernels.attention` for another one"
 
 
 def find_entry(name: str) -> tuple[str, str]:

@@ -42,12 +42,14 @@ class JobImporter(IncompleteJobImporter):
 
     @property
     def nullable(self) -> Sequence[str]:
-        """Keys that are null where the tool has a value of its own for them."""
+        """Return the keys that may be null, because the tool then uses a value of its own."""
         found: Sequence[str] = table(self.name).get("nullable", {}).get("keys", ())
         return found
 
     @property
     def factors(self) -> Mapping[str, str]:
-        """Attributes by keys that are one of their factors, for which the tool takes no null."""
+        """Return attributes by the keys that are a factor of them; the tool accepts no null for
+        these keys.
+        """
         found: Mapping[str, str] = table(self.name).get("factors", {})
         return found

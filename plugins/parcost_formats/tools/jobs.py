@@ -49,7 +49,9 @@ _MOST_RANKS = 16  # of a node; larger units of a fabric are racks
 
 
 def reasons_of(*tools: str) -> Mapping[str, str]:
-    """Return why a tool has no setting, by attribute, block or kind; the last tool counts."""
+    """Return the reasons why a tool lacks a setting, by attribute, block or kind; later tools take
+    precedence.
+    """
     reasons = table("export_gaps")
     return {path: why for tool in ("common", *tools) for path, why in reasons[tool].items()}
 
@@ -97,7 +99,7 @@ class Job:
         else:
             self.attention = self.kernels.attention or "auto"
         if not whole(self.model.hidden) or not whole(self.model.heads):
-            message = "a model of a stated size has no layers to start with"
+            message = "a nominal model (of a stated size) has no layers to export"
             raise JobError("training.model", message, "use a model with its sizes")
 
     def number(self, path: str, value: Real) -> int:
@@ -129,7 +131,7 @@ class Job:
         return any(one.how in ("given", "set") for one in origins)
 
     def recipe(self, known: Collection[str]) -> str | None:
-        """Return the *known* precision that the job uses or extends, None for another one."""
+        """Return the *known* precision that the job uses or extends; None for an unknown one."""
         if block_name(self.precision) in known:
             return block_name(self.precision)
         origins = self.study.origins.get(id(self.precision), {}).values()
@@ -153,15 +155,15 @@ class Job:
         _, each, known = self.nodes()
         if known:
             return []
-        return [f"the devices of a node, {each} here: the fabric of the spec has no nodes"]
+        return [f"the number of devices per node, {each} here: the fabric of the spec has no nodes"]
 
     def same(self) -> dict[str, str]:
         """Return the settings without effect in this layout, each with its reason."""
         found: dict[str, str] = {}
         if self.pp == 1:
-            found["schedule"] = "one stage has no pipeline"
+            found["schedule"] = "there is only one pipeline stage"
         if self.cp == 1:
-            found["context"] = "the sequence is not split"
+            found["context"] = "there is no context parallelism"
         if self.tp == 1:
             found["layout.sequence_parallel"] = "there is no tensor parallelism"
             found["overlap.tensor"] = "there is no tensor parallelism"

@@ -24,7 +24,7 @@ def read_launch_script(tool: str, file: ImportFile) -> JobKeys:
     """Return the keys of the configurations that a launch script names.
 
     Raises:
-        FileError: The command or one of the files is not read.
+        FileError: The command or one of the files is not supported.
     """
     job = read_job(file, table(tool))
     for problem in job.problems:

@@ -121,7 +121,7 @@ def _model(found: SettingCollector) -> Mapping[str, Any]:
             found.assume("training", "model", entry, why)
         else:
             answers = ["--use config.json", "--use catalog.models.llama31_8b"]
-            why = f"it is the checkpoint that levanter has for `{kind}`, which is not known"
+            why = f"it is the default checkpoint of levanter for `{kind}`, which is unknown"
             found.ask("model", why, answers, "initialize_from_hf")
         return rules
     if not rules:
@@ -178,7 +178,7 @@ def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
     whole = "512"
     if isinstance(found.value(key), list):
         answer = "--set 'training.global_batch=512 sequences'"
-        reason = "it is a schedule of batch sizes, and parcost evaluates one batch size"
+        reason = "it is a schedule of batch sizes, but parcost evaluates one batch size"
         found.ask("training.global_batch", reason, [answer], key)
     elif (size := found.whole(key)) is not None:
         whole = digits(size)
@@ -189,7 +189,7 @@ def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
     key = f"{_TRAINER}per_device_parallelism"
     each = found.value(key)
     if each in (None, -1):
-        why = f"{_VERSION}: per_device_parallelism is -1: one pass for the batch"
+        why = f"{_VERSION}: per_device_parallelism is -1: the batch of a device is one micro-batch"
         found.assume("training", "micro_batch", f"{whole} / layout.dp", why)
     elif (each := found.whole(key)) is not None:
         found.set("training", "micro_batch", digits(each), key)
@@ -197,7 +197,7 @@ def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
     keys = ("train_seq_len",) if start else ("train_seq_len", "model.seq_len")
     length = next((one for one in keys if one in found), "")
     if start and "model.seq_len" in found:
-        found.ignore("model.seq_len", "use_hf_model_config replaces the model of the file")
+        found.ignore("model.seq_len", "with use_hf_model_config the model of the file is ignored")
     if length:
         found.copy(length, "training", "sequence")
     elif start:
@@ -225,7 +225,7 @@ def _layout(found: SettingCollector) -> None:
     key, axes = f"{_TRAINER}model_axis_size", f"{_TRAINER}tensor_parallel_axes"
     size = found.whole(key) or 1
     if size > 1 and not found.value(axes):
-        message = "without `tensor_parallel_axes` all ranks of this axis do the same work"
+        message = "without `tensor_parallel_axes` all ranks of this axis compute the same"
         found.problem(key, message, "set model_axis_size to 1, or name the axes")
     found.value(axes)
     if key in found:
@@ -275,10 +275,10 @@ def _precision(found: SettingCollector) -> None:
         recipe = kinds.get(f"{weights} {products}") if parts.keys() <= known else None
     kind = str(found.value("optimizer.type", "adam")).lower()
     if kind not in table(TOOL)["optimizers"]["names"]:
-        reason = f"precision recipes are for Adam, and the optimizer is {kind}"
+        reason = f"precision recipes have the optimizer state of Adam, but the optimizer is {kind}"
         found.ask("precision", reason, _ANSWERS, "optimizer.type")
     if recipe is None:
-        found.ask("precision", f"the policy `{text}` is not known", _ANSWERS, key)
+        found.ask("precision", f"the policy `{text}` is unknown", _ANSWERS, key)
     elif key in found:
         found.use(f"precisions.{recipe}", key)
     else:
@@ -290,7 +290,7 @@ def _recompute(found: SettingCollector) -> None:
     key = "model.gradient_checkpointing"
     value = found.value(key)
     if value is None:
-        why = f"{_VERSION}: gradient_checkpointing is true: the inputs of blocks are kept"
+        why = f"{_VERSION}: gradient_checkpointing is true: only the inputs of blocks are saved"
         found.assume("training", "recompute", "full", why)
     elif str(value).lower() in ("true", "false", "full", "recompute"):
         word = "none" if str(value).lower() == "false" else "full"

@@ -108,7 +108,7 @@ def _sharding(found: SettingCollector) -> None:
         found.assume("layout", "sequence_parallel", "on", why)
     selective = "distributed.selective_activation_checkpointing"
     if found.switch(selective):
-        why = "all but products and attention is recomputed, in one block"
+        why = "everything except matrix products and attention is recomputed, as one block"
         answers = [f"--set training.recompute={one}" for one in ("none", "selective", "full")]
         found.ask("training.recompute", why, answers, selective)
     else:
@@ -122,7 +122,7 @@ def _precision(found: SettingCollector) -> None:
     key, narrow = "distributed.model_dtype", "distributed.float8_recipe"
     kind = str(found.value(key, "bf16"))
     if narrow in found:
-        why = "products in 8 bits by a recipe that is not read"
+        why = "matrix products in 8 bits, with a recipe that is not supported"
         found.ask("precision", why, ["--use catalog.precisions.fp8_torchao", *_ANSWERS], narrow)
     elif kind == "fp32":
         fast = "distributed.matmul_allow_tf32"

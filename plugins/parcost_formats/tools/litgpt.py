@@ -66,7 +66,7 @@ class LitGpt(JobImporter):
         _batch(found)
         adapted = read_adapters(found, table(TOOL))
         if adapted:
-            why = "LitGPT, lora.py: LoRALinear casts no input"
+            why = "LitGPT, lora.py: LoRALinear does not cast its input"
             found.assume(BLOCK, "cast_inputs", "off", why)
         _read_sharding(found, adapted=adapted)
         _precision(found)
@@ -75,7 +75,7 @@ class LitGpt(JobImporter):
 
 
 def _with_sizes(entries: Mapping[str, JsonEntry]) -> Mapping[str, JsonEntry]:
-    """Return the entries of a job with the `model_config` of a model that its name stands for."""
+    """Return the entries of a job with the `model_config` of the model that it names."""
     stated = (entries[key] for key in ("model_name", "checkpoint_dir") if key in entries)
     name = next((one for one in stated if one.value is not None), None)
     own = (one for key, one in entries.items() if f"{key}.".startswith(_OWN))
@@ -104,7 +104,7 @@ def _model(found: SettingCollector) -> None:
             _sizes(found)
             return
         answers = ["--use config.json", "--use catalog.models.llama31_8b"]
-        found.ask("model", "sizes of a `model_config` are not read", answers, own[0])
+        found.ask("model", "sizes in a `model_config` are not supported", answers, own[0])
         return
     key = next((one for one in ("model_name", "checkpoint_dir") if one in found), "")
     if not key:
@@ -124,7 +124,7 @@ def _model(found: SettingCollector) -> None:
     if found.switch(ties) and _is_pretraining(found):
         found.set(block, "tied", "on", ties)
     else:
-        why = f"{_VERSION}: the head has weights of its own without tie_embeddings"
+        why = f"{_VERSION}: without tie_embeddings the head has its own weights"
         found.assume(block, "tied", "off", why)
 
 
@@ -179,7 +179,7 @@ def _sizes(found: SettingCollector) -> None:
     if found.switch(ties):
         found.set(block, "tied", "on", ties)
     else:
-        found.assume(block, "tied", "off", f"{_VERSION}: the head has weights of its own")
+        found.assume(block, "tied", "off", f"{_VERSION}: the head has its own weights")
 
 
 def _batch(found: SettingCollector) -> None:
@@ -194,7 +194,9 @@ def _batch(found: SettingCollector) -> None:
         why = f"{_VERSION}: train.micro_batch_size is {usual}"
         found.assume("training", "micro_batch", usual, why)
     if found.whole("train.max_seq_length") is None:
-        why = "without `train.max_seq_length` the context of the model, or the data, has the length"
+        why = (
+            "without `train.max_seq_length` the length is the context of the model, or of the data"
+        )
         found.ask("training.sequence", why, ["--set training.sequence=2048"])
 
 
@@ -213,7 +215,7 @@ def _read_sharding(found: SettingCollector, *, adapted: bool) -> None:
         found.assume("cluster", "devices", str(nodes), f"{_VERSION}: {command} has 1 device")
     alone = each is not None and each * nodes == 1
     stage, recompute = ("0", "none") if alone else ("3", "none" if pretraining else "full")
-    how = "one device shards nothing" if alone else "FSDPStrategy"
+    how = "one device does not shard" if alone else "FSDPStrategy"
     found.assume("layout", "zero", stage, f"{_VERSION}: {command}: {how}")
     why = "recomputes each block" if recompute == "full" else "keeps activations"
     found.assume("training", "recompute", recompute, f"{_VERSION}: {command} {why}")
@@ -223,7 +225,7 @@ def _read_sharding(found: SettingCollector, *, adapted: bool) -> None:
             why = f"{_VERSION}: pretrain shards by HYBRID_SHARD, within a node"
             found.assume("sharding", "shard", str(each), why)
     if not alone:
-        why = f"{_VERSION}: no_backward_sync keeps whole gradients up to the last micro-batch"
+        why = f"{_VERSION}: no_backward_sync keeps unsharded gradients until the last micro-batch"
         found.assume("sharding", "accumulate", "whole", why)
 
 
@@ -233,7 +235,7 @@ def _precision(found: SettingCollector) -> None:
     value = str(found.value(key, "bf16-mixed"))
     name = str(found.value("optimizer.class_path", found.value("optimizer", "AdamW")))
     if name.rpartition(".")[2].lower() not in table(TOOL)["optimizers"]["names"]:
-        reason = f"precision recipes have the optimizer state of Adam, and the optimizer is {name}"
+        reason = f"precision recipes have the optimizer state of Adam, but the optimizer is {name}"
         place = "optimizer" if "optimizer" in found else "optimizer.class_path"
         found.ask("precision", reason, _ANSWERS, place)
     if value not in kinds:
@@ -241,16 +243,16 @@ def _precision(found: SettingCollector) -> None:
         return
     recipe, *sizes = kinds[value]
     stated = key if key in found else ""
-    why = "" if stated else f"{_VERSION}: bf16-mixed on devices that have bf16"
+    why = "" if stated else f"{_VERSION}: bf16-mixed on devices that support bf16"
     found.use(f"precisions.{recipe}", stated, why)
     if not sizes:
         return
     fact = "Lightning 2.5: FSDPPrecision gathers fp32 and reduces 16 bits"
     if value.endswith("-true"):
-        fact = "Lightning 2.5: weights, gradients and moments are fp16, and none is fp32"
+        fact = "Lightning 2.5: weights, gradients and moments are all fp16"
     for attribute, size in zip(("gather", "reduction", "compute"), sizes, strict=False):
         found.assume(f"{_RECIPE} {recipe}", attribute, size, fact)
-    found.assume("training", "precision", "fabric", "the recipe that this file changes")
+    found.assume("training", "precision", "fabric", "base recipe, changed by this file")
 
 
 def _reject_precision(found: SettingCollector, key: str, value: str) -> None:
@@ -260,9 +262,9 @@ def _reject_precision(found: SettingCollector, key: str, value: str) -> None:
     if other is None:
         found.problem(key, f"`{value[:40]}` is not a precision of Lightning", f"known: {known}")
     elif found.setting("layout", "zero") != "0":
-        found.problem(key, f"FSDP of Lightning stops at `{value}`", f"it has {known}")
+        found.problem(key, f"FSDP of Lightning rejects `{value}`", f"it has {known}")
     else:
-        found.ask("precision", f"`{value}` is {other}, and no recipe has them", _ANSWERS, key)
+        found.ask("precision", f"`{value}` is {other}, for which there is no recipe", _ANSWERS, key)
 
 
 @hookimpl

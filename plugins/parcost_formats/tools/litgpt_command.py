@@ -32,7 +32,7 @@ def read_command(file: ImportFile) -> CommandKeys:
     script = read_script_file(file)
     found = [(call, at) for call in script.commands if (at := _start(call.words)) is not None]
     if not found:
-        raise FileError("the script has 0 trainings of LitGPT, and one is expected")
+        raise FileError("the script has no training command of LitGPT")
     if len(found) > 1:
         raise several_commands(file, [call for call, _ in found], "trainings of LitGPT")
     ((call, at),) = found
@@ -42,8 +42,8 @@ def read_command(file: ImportFile) -> CommandKeys:
         raise error_at(program, f"`{program.text}`: {why}")
     if program.text not in _RULES["programs"]:
         known = " or ".join(one for one in _RULES["programs"] if one not in _RULES["rejected"])
-        message = f"`litgpt {program.text}` is no command of LitGPT 0.5, and its keys may differ"
-        raise error_at(program, message, f"write one that trains in the same way: {known}")
+        message = f"`litgpt {program.text}` is not a command of LitGPT 0.5"
+        raise error_at(program, message, f"write a command that trains in the same way: {known}")
     if call.conditional:
         word = call.conditional[0]
         raise error_at(word, f"`{word.text}`: {word.unread}")

@@ -24,7 +24,7 @@ from parcost_plugins.vocabulary.neighbours import all_divisors
 TOOL = "llm_foundry"
 _VERSION = "LLM Foundry 0.22"
 _COMPOSER = "Composer 0.32"
-_UNEVEN = f"{_COMPOSER} runs the rest as a smaller last micro-batch, which parcost does not model"
+_UNEVEN = f"{_COMPOSER} runs the remainder as a smaller last micro-batch, which is not modeled"
 _REENTRANT = "activation_checkpointing_reentrant is true"
 #: Numbers of experts, which are 1 unless they are stated.
 _EXPERTS = {
@@ -114,7 +114,7 @@ def _model(found: SettingCollector) -> None:
             found.leave_open("model.name", "its layers are modeled as those of the checkpoint")
         return
     if adapters := found.keys_below("model.peft_config"):
-        found.problem(adapters[0], f"adapters of `{kind}` are not read")
+        found.problem(adapters[0], f"adapters of `{kind}` are not supported")
     if kind not in ("mpt_causal_lm", _EARLY):
         found.problem(
             "model.name", f"`{kind}` is not supported; supported: mpt_causal_lm, hf_causal_lm"
@@ -156,7 +156,7 @@ def _overrides(found: SettingCollector) -> bool:
         elif value == {} or is_listed(name, [*_NO_SIZES, *HUGGING_FACE["ignored"]["keys"]]):
             found.ignore(key)
         else:
-            reason = f"`{name}` is changed beside the name of a checkpoint"
+            reason = f"`{name}` is changed in addition to the name of a checkpoint"
             found.ask("model", reason, ["--use config.json"], key)
             changed = True
     return changed
@@ -250,7 +250,7 @@ def _set_micro_batch(found: SettingCollector, key: str, size: int, batch: int | 
         return
     sizes = all_divisors(batch)
     near = [max(n for n in sizes if n < size), min(n for n in sizes if n > size)] if sizes else [1]
-    why = f"{batch} sequences of a device are not whole micro-batches of {size}: {_UNEVEN}"
+    why = f"{batch} sequences per device are not divisible by micro-batches of {size}: {_UNEVEN}"
     found.ask("training.micro_batch", why, [f"--set training.micro_batch={n}" for n in near], key)
 
 
@@ -265,7 +265,12 @@ def _sharding(found: SettingCollector) -> None:
     elif sharded:
         found.assume("layout", "zero", "3", f"{_COMPOSER}: sharding_strategy is FULL_SHARD")
     else:
-        found.assume("layout", "zero", "0", f"{_COMPOSER}: without fsdp_config replicas hold all")
+        found.assume(
+            "layout",
+            "zero",
+            "0",
+            f"{_COMPOSER}: without fsdp_config, replicas hold the whole state",
+        )
     on = found.switch(recompute)
     if on is None:
         found.assume("training", "recompute", "none", f"{_COMPOSER}: no activation_checkpointing")
@@ -286,11 +291,16 @@ def _precision(found: SettingCollector) -> None:
     optimizer = str(found.value("optimizer.name", "decoupled_adamw"))
     if optimizer not in table(TOOL)["optimizers"]["names"]:
         reason = (
-            f"precision recipes have the optimizer state of Adam, and the optimizer is {optimizer}"
+            f"precision recipes have the optimizer state of Adam, but the optimizer is {optimizer}"
         )
         found.ask("precision", reason, _ANSWERS, "optimizer.name")
     if found.keys_below(mixed) not in ([], [mixed]):
-        found.ask("precision", "types by name are not read", _ANSWERS, found.keys_below(mixed)[0])
+        found.ask(
+            "precision",
+            "data types set by parameter name are not supported",
+            _ANSWERS,
+            found.keys_below(mixed)[0],
+        )
     if key not in found:
         found.ask("precision", "the file has no `precision`", _ANSWERS)
         return
@@ -316,7 +326,7 @@ def _precision(found: SettingCollector) -> None:
         found.set(_RECIPE, "compute", "fp16", key)
     if moments is not None:
         narrow_states(found, moments, "optimizer.name")
-    found.assume("training", "precision", "composer", "the recipe that this file changes")
+    found.assume("training", "precision", "composer", "base recipe, changed by this file")
 
 
 @hookimpl

@@ -128,7 +128,9 @@ def _precision(found: SettingCollector) -> None:
     narrow = found.value("quantization", "")
     if narrow not in ("", None, "None"):
         answers = ["--use catalog.precisions.fp8_delayed", "--use catalog.precisions.bf16_fsdp"]
-        found.ask("precision", f"no recipe has the products of `{narrow}`", answers, "quantization")
+        found.ask(
+            "precision", f"there is no precision recipe for `{narrow}`", answers, "quantization"
+        )
     compute = found.word("dtype", {name: name for name in _KINDS})
     weights = found.word("weight_dtype", _KINDS) or "4 B"
     gradients = found.word("grad_dtype", _KINDS) or "4 B"
@@ -143,7 +145,7 @@ def _precision(found: SettingCollector) -> None:
     else:
         base, usual = "bf16_fsdp", {"weights": "4 B", "gradients": "4 B", "optimizer": "8 B"}
     near = next((key for key in ("weight_dtype", "dtype") if key in found), "")
-    why = _why("dtype is bfloat16, weight_dtype and grad_dtype are float32")
+    why = _why("dtype is bfloat16; weight_dtype and grad_dtype are float32")
     found.use(f"precisions.{base}", near, "" if near else why)
     stated = {"weights": weights, "gradients": gradients, "optimizer": optimizer}
     block = f"precision maxtext extends {base}"
@@ -151,10 +153,10 @@ def _precision(found: SettingCollector) -> None:
         if value != usual[name]:
             found.assume(block, name, value, _why("weight_dtype, grad_dtype and mu_dtype"))
     if found.has_block(block):
-        found.assume("training", "precision", "maxtext", "the recipe that this file changes")
+        found.assume("training", "precision", "maxtext", "base recipe, changed by this file")
     kind = str(found.value("opt_type", "adamw"))
     if kind not in ("adamw", "adam_pax"):
-        reason = f"precision recipes have the optimizer state of Adam, and the optimizer is {kind}"
+        reason = f"precision recipes have the optimizer state of Adam, but the optimizer is {kind}"
         found.ask("precision", reason, ["--use catalog.precisions.bf16_fsdp"], "opt_type")
 
 
@@ -172,7 +174,7 @@ def _recompute(found: SettingCollector) -> None:
     elif name in policies:
         found.assume("training", "recompute", "full", _why("remat_policy is full"))
     else:
-        reason = _TABLE["remat_lacking"].get(name, "it is not known")
+        reason = _TABLE["remat_lacking"].get(name, "is unknown")
         answers = ["--set training.recompute=full", "--set training.recompute=none"]
         found.ask("training.recompute", f"`{name}` {reason}", answers, key)
 
@@ -189,13 +191,13 @@ def _rest(found: SettingCollector) -> None:
         found.set("training", "flash_attention", "off", "attention")
         for key in ("float32_qk_product", "float32_logits"):
             if found.switch(key):
-                found.leave_open(key, "scores of fp32 cannot be expressed in a spec")
+                found.leave_open(key, "fp32 attention scores cannot be expressed in a spec")
     factor = _number_or_none(found.value("capacity_factor"))
     is_dense = found.switch("sparse_matmul") is False
     if factor is not None and factor > 0:
         found.set("routing", "capacity_factor", f"{factor:g}", "capacity_factor")
     elif is_dense:
-        reason = "without `capacity_factor` every expert computes every token"
+        reason = "without `capacity_factor`, every expert computes all tokens"
         found.problem("sparse_matmul", f"{reason}, which is not modeled")
     text = str(found.value("compile_topology", ""))
     match = re.fullmatch(r"(v[4-9][ep]?)-(\d{1,6})", text)

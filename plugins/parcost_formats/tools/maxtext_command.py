@@ -44,7 +44,7 @@ def read_command(file: ImportFile) -> CommandKeys:
         call for call in script.commands if any(_COMMAND.search(word.text) for word in call.words)
     ]
     if not calls:
-        raise FileError("the script has 0 commands of MaxText, and one is expected")
+        raise FileError("the script has no command of MaxText")
     if len(calls) > 1:
         raise several_commands(file, calls, "commands of MaxText")
     words = [  # a command may be one word, which another script starts

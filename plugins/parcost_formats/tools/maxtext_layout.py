@@ -48,10 +48,10 @@ def read_layout(found: SettingCollector, layers: int | None) -> MaxTextLayout:
         if role in stated:
             found.set("layout", name, digits(degrees[role]), stated[role])
         elif name != "ep":
-            found.assume("layout", name, "1", f"{version}: the axes of {role} are 1")
+            found.assume("layout", name, "1", f"{version}: the default degree of {role} is 1")
     _shards(found, degrees, open_axes, stated)
     if degrees["tensor"] > 1:
-        why = f"{version}: activations between products are sharded over the tensor axes"
+        why = f"{version}: activations between matrix products are sharded over the tensor axes"
         found.assume("layout", "sequence_parallel", "on", why)
     if degrees["context"] > 1:
         _context(found)
@@ -84,7 +84,8 @@ def _shards(
     if wide and sliced and _is_tpu(found) and degrees["replicas"] == 1:
         found.lack(
             "num_slices",
-            "one slice is used: write `sharding { shard = N }`, the devices of a slice, for more",
+            "one slice is assumed; for several, write `sharding { shard = N }`, the devices of a "
+            "slice",
             "sharding.shard",
         )
     elif not wide and degrees["shards"] > 1 and (beyond or degrees["replicas"] > 1):
@@ -133,7 +134,7 @@ def _pipeline(found: SettingCollector, stages: int, layers: int | None) -> int:
         if layers is None or layers % (stages * each):
             answers = ["--set schedule.chunks=1", "--set schedule.chunks=2"]
             reason = (
-                "num_pipeline_repeats follows from the layers, which are not known or do not divide"
+                "num_pipeline_repeats follows from the layers, which are unknown or not divisible"
             )
             found.ask("schedule.chunks", reason, answers)
             repeats = 1
@@ -141,7 +142,10 @@ def _pipeline(found: SettingCollector, stages: int, layers: int | None) -> int:
             repeats = layers // (stages * each)
     kind = "breadth_first" if repeats > 1 else "gpipe"
     found.assume(
-        "schedule", "kind", kind, f"{version}: micro-batches pass a repeat before the next"
+        "schedule",
+        "kind",
+        kind,
+        f"{version}: all micro-batches pass one repeat before the next repeat starts",
     )
     if repeats > 1:
         why = f"{version}: layers over stages and num_layers_per_pipeline_stage"

@@ -61,7 +61,9 @@ def read_name(
 
 
 def _sizes_beside(found: SettingCollector) -> dict[str, tuple[str, str]]:
-    """Return sizes that a file states beside the name of a model: attributes and values by key."""
+    """Return the sizes that a file states in addition to a model name: attributes and values by
+    key.
+    """
     tables = (_TABLE["model"], _TABLE["parts"], _TABLE["latent"])
     names = {key: str(facts["name"]) for one in tables for key, facts in one.items()}
     names |= {"num_experts_per_tok": "top_k", "base_moe_mlp_dim": "expert_ffn"}
@@ -107,7 +109,7 @@ def read_model(found: SettingCollector) -> int | None:
     numbers = _sizes(found, block)
     for key, name in _OF_EARLY.items() if _EARLY_HEADS in found else ():
         if key not in found:
-            why = f"`{_EARLY_HEADS}` is a key of 2023, when base.yml had another {key}"
+            why = f"`{_EARLY_HEADS}` is a key of 2023, when base.yml had another default of {key}"
             answers = [f"--set model.{name}={word}" for word in ("on", "off")]
             found.ask(f"model.{name}", why, answers, _EARLY_HEADS)
     for name, value in _TABLE["decoders"][decoder].items():

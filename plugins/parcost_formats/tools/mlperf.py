@@ -39,7 +39,7 @@ class MlPerf(JobImporter):
         found = SettingCollector(_entries(script), table(TOOL))
         is_whole = not script.lacking
         if all(name in found for name in _ADAPTERS):
-            message = "llama2_70b_lora trains adapters, which are not read yet"
+            message = "llama2_70b_lora trains adapters, which are not supported yet"
             found.problem(_ADAPTERS[0], message)
             return found.translation()
         found.use("frameworks.nemo")
@@ -78,7 +78,7 @@ def _model(found: SettingCollector, text: str) -> str:
         (entry, length), why = rules["sizes"][size], f"`{key}` is {size}"
     for name, one in rules["benchmarks"].items():
         if f"{name}.sh" in text and not entry:
-            (entry, length), why = one, f"`{name}.sh` is of that benchmark"
+            (entry, length), why = one, f"`{name}.sh` belongs to that benchmark"
     if entry:
         found.use(f"models.{entry}", why=why)
         layers, predicted = found.whole("OVERWRITTEN_NUM_LAYERS"), rules["predicted"].get(entry)
@@ -108,7 +108,7 @@ def _model(found: SettingCollector, text: str) -> str:
         found.assume("training", "sequence", length, f"MLPerf Training: {entry}")
     elif not found.has("training", "sequence"):
         answers = [f"--set training.sequence={one}" for one in (2048, 4096, 8192)]
-        reason = "the benchmark has it: 2,048 of GPT-3, 4,096 of DeepSeek-V3, 8,192 of others"
+        reason = "from the benchmark: 2,048 for GPT-3, 4,096 for DeepSeek-V3, 8,192 for others"
         found.ask("training.sequence", reason, answers)
     return entry
 
@@ -151,14 +151,12 @@ def _read_sharding(found: SettingCollector) -> None:
         found.set("sharding", "shard", shard, "NUM_DISTOPT_INSTANCES")
     if found.switch("USE_MCORE_FSDP"):
         answers = ["--set layout.zero=3", "--set layout.zero=2"]
-        found.ask(
-            "layout.zero", "Megatron-FSDP has a strategy of its own", answers, "USE_MCORE_FSDP"
-        )
+        found.ask("layout.zero", "Megatron-FSDP has its own strategy", answers, "USE_MCORE_FSDP")
     words = table("megatron")["words"]["cp_comm_type"]
     if (found.whole("CONTEXT_PARALLEL") or 1) > 1 and "CP_COMM_TYPE" in found:
         found.copy_word("CP_COMM_TYPE", words, "context", "algorithm")
     if "PIPELINE_LAYOUT" in found:
-        reason = "layers of each stage by a layout are not read"
+        reason = "a layout that sets the layers of each stage is not supported"
         found.ask("schedule.stages", reason, ["--set 'schedule.stages=[4, 4]'"], "PIPELINE_LAYOUT")
 
 
@@ -218,12 +216,12 @@ def _kernels(found: SettingCollector) -> None:
         on = found.switch(key)
         if on is not None:
             found.set("framework mlperf extends nemo", attribute, "fused" if on else "eager", key)
-            why = "the framework that this file changes"
+            why = "base framework, changed by this file"
             found.assume("training", "framework", "mlperf", why)
 
 
 def _read_averaging(found: SettingCollector) -> None:
-    """Read how gradients are averaged; pretrain.py of 6.0 checks none for NaN."""
+    """Read how gradients are averaged; pretrain.py of 6.0 does not check them for NaN."""
     key = "AVERAGE_IN_COLLECTIVE"
     found.copy_switch(key, "sharding", "gradient_average", "scaled_experts", "scaled")
     why = "MLPerf Training 6.0, NVIDIA: average_in_collective is False"

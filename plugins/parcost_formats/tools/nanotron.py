@@ -91,7 +91,7 @@ def _size_of_world(found: SettingCollector) -> None:
         product *= degree
     stated = found.setting("cluster", "devices").replace("_", "")
     if stated and "parallelism.dp" in found and int(stated) != product:
-        message = f"the degrees need {digits(product)} devices, and the launcher starts {stated}"
+        message = f"the degrees need {digits(product)} devices, but the launcher starts {stated}"
         found.problem("parallelism.dp", message)
     elif "parallelism.dp" in found:
         why = "nanotron 0.4: the product of tp, cp, dp and pp"
@@ -103,7 +103,7 @@ def _batch(found: SettingCollector) -> None:
     stages = [one for one in found.keys_below("data_stages") if one.endswith(".sequence_length")]
     lengths = {found.whole(one): one for one in stages if found.value(one) is not None}
     if lengths and {*lengths} != {found.whole("tokens.sequence_length")}:
-        reason = "a stage of the data has a length of its own, and parcost evaluates one"
+        reason = "data stages have different sequence lengths, but parcost evaluates one length"
         known = {found.whole("tokens.sequence_length"), *lengths} - {None}
         answers = [f"--set training.sequence={one}" for one in sorted(known, key=str)]
         found.ask("training.sequence", reason, answers, next(iter(lengths.values())))
@@ -144,7 +144,9 @@ def _parallelism(found: SettingCollector) -> None:
     stage = found.whole("optimizer.zero_stage", least=0)
     engine = "parallelism.dp_engine"  # of forks
     if str(found.value(engine, "ddp")) != "ddp":
-        reason = f"`{found.value(engine)}` is of a fork, and shards weights and gradients, too"
+        reason = (
+            f"`{found.value(engine)}` belongs to a fork, which also shards weights and gradients"
+        )
         found.ask("layout.zero", reason, [f"--set layout.zero={one}" for one in (3, 2)], engine)
         found.value("parallelism.fsdp_reshard_after_forward")
     elif stage is not None and stage > 1:
@@ -163,7 +165,7 @@ def _reductions(found: SettingCollector, *, whole: bool) -> None:
         why = "nanotron 0.4, trainer.py: ZeRO 1 with sums in fp32 runs without DDP"
         found.assume("overlap", "gradients", "off", why)
         if size is not None:
-            found.ignore(bucket, "gradients are one buffer, which is reduced behind backward")
+            found.ignore(bucket, "gradients are one buffer, which is reduced after backward")
         return
     found.assume("overlap", "gradients", "on", "nanotron 0.4, trainer.py: DDP")
     if size is not None:  # of gradients in 16 bits, which may be reduced in 32
@@ -211,7 +213,7 @@ def _precision(found: SettingCollector) -> None:
         changes = {"gradients": "4 B", "reduction": "4 B", "optimizer": "12 B"}
         for name, value in changes.items():
             found.set("precision nanotron extends fp16", name, value, wide)
-        found.assume("training", "precision", "nanotron", "the recipe that this file changes")
+        found.assume("training", "precision", "nanotron", "base recipe, changed by this file")
 
 
 def _optimizer(found: SettingCollector) -> None:
@@ -219,7 +221,7 @@ def _optimizer(found: SettingCollector) -> None:
     factory = "optimizer.optimizer_factory.name"
     name = found.value(factory)
     if name is not None and str(name).lower() not in ("adam", "adamw"):
-        why = f"precision recipes have the optimizer state of Adam, and the optimizer is {name}"
+        why = f"precision recipes have the optimizer state of Adam, but the optimizer is {name}"
         answers = ("--use catalog.precisions.bf16", "--use catalog.precisions.bf16_sgd")
         found.ask("precision", why, answers, factory)
 

@@ -96,19 +96,23 @@ def _problems(one: Timings, text: str) -> list[FileError]:
         help = f"{calibrate}: --ranks; or add the lines `#  Rank  0 ... on HOST device ...`"
         return [FileError(message, start, end, help)]
     if one.ranks % max(one.nodes, 1):
-        message = f"{one.ranks} ranks do not divide over {one.nodes} nodes"
+        message = f"{one.ranks} ranks are not divisible by {one.nodes} nodes"
         return [FileError(message, start, end)]
     operations = [one.operation] if one.operation else guess(one, one.ranks)
     if len(operations) != 1:
         fit = ", ".join(f"`{name}`" for name in operations)
-        why = f"the ratio of its bandwidths fits {fit}" if fit else "its bandwidths fit none"
+        why = (
+            f"the ratio of its bus and algorithm bandwidths matches {fit}"
+            if fit
+            else "the ratio of its bus and algorithm bandwidths matches no collective"
+        )
         message = f"the log does not name its collective, and {why}"
         help = f"add the line `# Collective test starting: NAME_perf` above, or {calibrate}"
         return [FileError(message, start, end, help)]
     known = tuple(table(TOOL)["algorithms"])
     if operations[0] not in known:
         message = f"`{operations[0]}` is sent in chunks, whose sizes a log does not have"
-        help = f"a curve is made of {', '.join(known)}; {calibrate}"
+        help = f"a curve supports {', '.join(known)}; {calibrate}"
         return [FileError(message, start, end, help)]
     count, most = len(set(one.sizes)), table(TOOL)["limits"]["points"]
     if count > most:
@@ -118,7 +122,9 @@ def _problems(one: Timings, text: str) -> list[FileError]:
 
 
 def _second_tables(tables: Sequence[Timings], text: str) -> list[FileError]:
-    """Return errors for further tables of one level; a fabric has one in nodes, one between."""
+    """Return errors for more than one table of a level; a fabric has one level in nodes and one
+    between.
+    """
     problems: list[FileError] = []
     levels: set[bool] = set()
     for one in tables:
@@ -126,7 +132,7 @@ def _second_tables(tables: Sequence[Timings], text: str) -> list[FileError]:
         if across in levels:
             start, end = _place(one, text)
             where = "between nodes" if across else "inside of a node"
-            message = f"a second table of times {where}: a fabric has one of each"
+            message = f"the log has a second table of times {where}, but a fabric has one"
             help = "keep one of them, or `parcost calibrate LOG --table N`"
             problems.append(FileError(message, start, end, help))
         levels.add(across)

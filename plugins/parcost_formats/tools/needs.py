@@ -29,15 +29,15 @@ _USUAL = 8  # devices of a node in most fabrics of the catalogue
 
 
 def other_nodes(nodes: int, each: int) -> str:
-    """Return why nodes of *each* devices matter; "" for nodes of eight devices, or part of one.
+    """Return a note on nodes of *each* devices; "" for nodes of eight devices, or a part of a node.
 
     >>> other_nodes(2, 4)
-    'nodes of 4 devices: add --set node.size=4 if the fabric has others'
+    'nodes of 4 devices: add --set node.size=4 if the fabric has other nodes'
     """
     if each == _USUAL or (nodes == 1 and each < _USUAL):
         return ""
     count = f"{each} devices" if each > 1 else "1 device"
-    return f"nodes of {count}: add --set {NODE_SIZE}={each} if the fabric has others"
+    return f"nodes of {count}: add --set {NODE_SIZE}={each} if the fabric has other nodes"
 
 
 def ask_for_devices(
@@ -72,12 +72,14 @@ class IncompleteJobImporter(FileImporter):
 
     @property
     def nullable(self) -> Collection[str]:
-        """Keys that are null where the tool has a value of its own for them."""
+        """Return the keys that may be null, because the tool then uses a value of its own."""
         return ()
 
     @property
     def factors(self) -> Mapping[str, str]:
-        """Attributes by keys that are one of their factors, for which the tool takes no null."""
+        """Return attributes by the keys that are a factor of them; the tool accepts no null for
+        these keys.
+        """
         return {}
 
     def option_for(self, attribute: str, names: Collection[str]) -> str:

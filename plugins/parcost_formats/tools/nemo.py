@@ -164,24 +164,24 @@ class _NeMoReader:
                 self._found.assume(block, attribute, default["value"], default["why"])
 
     def _adapters(self) -> None:
-        """Read adapters, which would otherwise be read as full fine-tuning, or reject them."""
+        """Read adapters, or reject them; without them the job would be full fine-tuning."""
         found = self._found
         prefix = find_adapters(found, ("peft.", "model_transform.", *_CALLBACKS))
         if prefix:
             unread = next((one for one in self._unread if one.startswith(prefix)), "")
             if unread:
-                found.problem(unread, f"the adapters are not known: {self._unread[unread]}")
+                found.problem(unread, f"the adapters are unknown: {self._unread[unread]}")
             else:
                 read_nemo_adapters(found, self._entries, self._assumed, prefix, _VERSION)
             return
         scheme = "model.peft.peft_scheme"
         if found.value(scheme) not in (None, "none", "null", ""):
-            found.problem(scheme, "adapters of NeMo 1 are not read yet")
+            found.problem(scheme, "adapters of NeMo 1 are not supported yet")
         for key in ("peft._target_", "model_transform._target_"):
             if found.value(key) is not None:
-                found.problem(key, "adapters of this class are not read yet")
+                found.problem(key, "adapters of this class are not supported yet")
         if self._exported and ("peft" in self._unread or "peft" in found):
-            found.problem("peft", "adapters of another file are not read")
+            found.problem("peft", "adapters that are defined in another file are not supported")
 
     def _ask(self) -> Collection[str]:
         """Ask for attributes that a recipe computes from unknown values; return them."""
@@ -228,7 +228,9 @@ class _NeMoReader:
         names = {*self._table["batch"], *paths[0], *paths[1], "num_nodes", "devices"}
         for key, entry in self._entries.items():
             if entry.value == MANDATORY and key.rpartition(".")[2] in names:
-                self._found.leave_open(key, f"`{MANDATORY}` is a value that the command line gives")
+                self._found.leave_open(
+                    key, f"`{MANDATORY}` is a placeholder for a value from the command line"
+                )
 
     def _key(self, name: str, prefixes: Sequence[str]) -> str | None:
         """Return the full key of a name in this file, None if it is missing."""
@@ -363,7 +365,7 @@ class _NeMoReader:
         self._exchange()
         self._dropout()
         if base and found.has_block(block):
-            found.assume("training", "model", "nemo", "the model that this file changes")
+            found.assume("training", "model", "nemo", "base model, changed by this file")
         if self._exported:
             if base is None:
                 self._family(block)
@@ -395,11 +397,11 @@ class _NeMoReader:
         kind = str(found.value(key, "")).rpartition(".")[2]
         start = max((one for one in families if kind.startswith(one)), key=len, default="")
         if not start:
-            reason = f"the defaults of `{kind}` are not known"
+            reason = f"the defaults of `{kind}` are unknown"
             found.ask("model", reason, [_ANSWERS["model"], "--use config.json"], key)
             return
         if _SIZED.search(kind) and any(self._key(name, _MODELS) is None for name in _SHAPE):
-            reason = f"`{kind}` has sizes that the file leaves out, and is not in parcost's table"
+            reason = f"`{kind}` is not in parcost's table, and the file does not state all sizes"
             found.ask("model", reason, ["--use config.json", _ANSWERS["model"]], key)
         for name, value in families[start].items():
             why = f"NeMo 2.5: {kind}"
@@ -474,7 +476,7 @@ class _NeMoReader:
             self._found.set("training", "dropout", "on" if rate else "off", key)
 
     def _divide(self) -> None:
-        """Assume that the layers divide by the stages, unless they are known to."""
+        """Assume that the layers are divisible by the stages, unless the file shows it."""
         found = self._found
         counts = {
             name: found.whole(key) if (key := self._key(name, prefixes)) else None
@@ -574,7 +576,7 @@ class _NeMoReader:
             found.set("layout", "zero", stage, _SHARDS)
             found.ignore(on, f"`{_SHARDS}` has the stage")
         elif _SHARDS not in found:
-            reason = "FSDP, and no `data_parallel_sharding_strategy` says what it shards"
+            reason = "FSDP without `data_parallel_sharding_strategy`, which says what is sharded"
             found.ask("layout.zero", reason, ["--set layout.zero=3"], on)
         return True
 

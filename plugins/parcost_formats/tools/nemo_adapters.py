@@ -57,8 +57,10 @@ def read_nemo_adapters(
     read_adapters(found.draft, fields, OptionSet(found.draft, layout), tool)
     mlp = [one for one in ("gate", "up", "down") if found.setting(BLOCK, one) == "on"]
     if mlp and has_experts(found.draft):
-        message = "adapters of NeMo on experts are not read: their gradients take another way"
-        found.problem(kind.key, message, "name linear_qkv and linear_proj alone")
+        message = (
+            "adapters of NeMo on experts are not supported: their gradients are reduced differently"
+        )
+        found.problem(kind.key, message, "use only linear_qkv and linear_proj")
     narrow = next(
         (one for one in entries if one.rpartition(".")[2] in _FP8 and found.switch(one)), ""
     )

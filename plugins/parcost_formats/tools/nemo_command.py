@@ -54,7 +54,7 @@ def read_command(file: ImportFile) -> NeMoRecipe:
     if len({tuple(word.text for word in one.arguments) for one in found}) > 1:
         raise several_commands(file, found, "commands of NeMo")
     if not found:
-        message = "the script has 0 commands of NeMo, and one is expected"
+        message = "the script has no command of NeMo"
         match = _PROGRAM.search(file.text) or _FACTORY.search(file.text)
         raise FileError(message, *(match.span() if match else ()))
     if _names_recipe(found[0]):
@@ -102,11 +102,11 @@ def _read_recipe(launch: ScriptLaunch) -> NeMoRecipe:
 def _put_word(
     made: NeMoRecipe, launch: ScriptLaunch, key: str, value: str, word: ShellField
 ) -> None:
-    """Put the value of a key of a command over that of its configuration."""
+    """Replace the value of a key of the configuration by the value in the command."""
     made.assumed.pop(key, None)
     made.unread.pop(key, None)
     if word.unread or word in launch.conditional:
-        why = word.unread or "it is set under a test that the script does not decide"
+        why = word.unread or "it depends on a condition whose result is unknown"
         made.unread[key] = why
         made.entries[key] = JsonEntry(None, word.start, word.end)
     else:
@@ -171,8 +171,8 @@ def _add_configuration(
                 made.assumed[key] = f"NeMo 1: {_NAME}.yaml"
     else:
         why = changed or "is not in the folder of the script"
-        help = "put it there, or evaluate it, with --set for what the command changes of it"
-        raise error_at(name or place, f"`{plain}.yaml` has the other keys, and {why}", help)
+        help = "put it there, or evaluate it and repeat the overrides of the command with --set"
+        raise error_at(name or place, f"`{plain}.yaml` has the other keys, but {why}", help)
 
 
 def _option(words: Sequence[ShellField], name: str) -> ShellField | None:

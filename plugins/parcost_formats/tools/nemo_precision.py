@@ -31,7 +31,7 @@ def _of_trainer(found: SettingCollector) -> None:
         gathered = found.value("model.fp8_params") is True
         recipe = "fp8_param_gather" if gathered else "fp8_delayed"
         found.use(f"precisions.{recipe}", "model.fp8")
-        found.ignore(key, "the recipe for 8 bits sets it")
+        found.ignore(key, "the fp8 recipe sets it")
         if found.value(_SYNC) == "bf16":
             block = f"precision {_LABEL} extends {recipe}"
             for name in ("gradients", "reduction"):
@@ -39,13 +39,13 @@ def _of_trainer(found: SettingCollector) -> None:
             traffic = count_update_traffic(2, 12, 1 if gathered else 2, cast=True)
             found.assume(block, "norm_traffic", NORM_OF_CAST, COUNTED)
             found.assume(block, "update_traffic", f"{traffic} B", COUNTED)
-            found.assume("training", "precision", _LABEL, "the recipe that this file changes")
+            found.assume("training", "precision", _LABEL, "base recipe, changed by this file")
     elif kind != "fp32" and found.switch("model.megatron_amp_O2") is not True:
         why = "without megatron_amp_O2 weights and gradients stay in fp32, under autocast"
         found.use("precisions.bf16_fsdp", key, why)
         if kind == "fp16":
             found.set(f"precision {_LABEL} extends bf16_fsdp", "compute", kind, key)
-            found.assume("training", "precision", _LABEL, "the recipe that this file changes")
+            found.assume("training", "precision", _LABEL, "base recipe, changed by this file")
         _reduction(found)
     elif kind == "bf16" and found.value(_SYNC) == "bf16":
         found.use("precisions.bf16_nemo", _SYNC)
@@ -59,7 +59,7 @@ def _reduction(found: SettingCollector) -> None:
     key = "model.fsdp_grad_reduce_dtype"
     if found.word(key, table("nemo")["precisions"]) in ("bf16", "fp16"):
         found.set(f"precision {_LABEL} extends bf16_fsdp", "reduction", "2 B", key)
-        found.assume("training", "precision", _LABEL, "the recipe that this file changes")
+        found.assume("training", "precision", _LABEL, "base recipe, changed by this file")
 
 
 def _of_plugin(found: SettingCollector) -> None:
@@ -109,7 +109,7 @@ def _states(found: SettingCollector, recipe: str) -> None:
     total = 4 * (len(names) - len(stated))
     total += sum(sizes[str(found.value(key)).lower()] for key in stated)
     found.set(f"precision {_LABEL} extends {recipe}", "optimizer", f"{total} B", stated[-1])
-    found.assume("training", "precision", _LABEL, "the recipe that this file changes")
+    found.assume("training", "precision", _LABEL, "base recipe, changed by this file")
 
 
 def _wide_layers(found: SettingCollector, recipe: str) -> None:
@@ -121,4 +121,4 @@ def _wide_layers(found: SettingCollector, recipe: str) -> None:
         number = found.whole(key, least=0)
         if number is not None:
             found.set(f"precision {_LABEL} extends {recipe}", attribute, str(number), key)
-            found.assume("training", "precision", _LABEL, "the recipe that this file changes")
+            found.assume("training", "precision", _LABEL, "base recipe, changed by this file")

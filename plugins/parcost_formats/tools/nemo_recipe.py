@@ -71,7 +71,7 @@ def read_nemo_recipe(
         if not isinstance(made, Entity):
             why = made.why if isinstance(made, UnreadValue) else "it returns no configuration"
             start, _ = python.place(recipe)
-            raise PythonTextError(f"the recipe is not followed: {why}", start, start + 3)
+            raise PythonTextError(f"the recipe cannot be read: {why}", start, start + 3)
     entries: dict[str, JsonEntry] = {}
     unread: dict[str, str] = {}
     assumed: dict[str, str] = {}
@@ -176,7 +176,7 @@ def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
             else:
                 kinds = (int, float, str, UnreadValue, type(None))
                 if isinstance(cell.value, list) or not isinstance(value, kinds):
-                    value = UnreadValue("it is no number, text or switch")  # noqa: PLW2901
+                    value = UnreadValue("it is neither a number nor a text nor a boolean")  # noqa: PLW2901
                 yield key, Cell(value, cell.node, cell.key, cell.why)
 
 
@@ -294,8 +294,10 @@ class _NeMoLibrary(CodeLibrary):
         jobs = [one for one in given if isinstance(one, Entity) and "trainer" in one.cells]
         if jobs or any(isinstance(one, Entity) for one in arguments):
             start, end = self._python.place(node)
-            why = f"`{name}` changes the recipe, and `{module}.py` is not beside this file"
-            raise PythonTextError(why, start, end, "put that file beside it, or state its changes")
+            why = f"`{name}` changes the recipe, but `{module}.py` is not beside this file"
+            raise PythonTextError(
+                why, start, end, "put that file beside it, or write its changes here"
+            )
         if not name:  # a method of a value
             return UnreadValue("it is code, which parcost does not run")
         return super().call(follower, call)
@@ -344,7 +346,7 @@ class _NeMoLibrary(CodeLibrary):
         strange = next((one for one in keywords if one not in places and one not in others), None)
         if strange is not None or len(arguments) > len(_FIRST):
             shown = f"`{strange}`" if strange is not None else "arguments without a name"
-            raise PythonTextError(f"the settings of {shown} of `{name}` are not known", start, end)
+            raise PythonTextError(f"the settings of {shown} of `{name}` are unknown", start, end)
         given = {one: cell.value for one, cell in keywords.items()}
         whole = {**_LIBRARY["common"], **values}
         fast = given.get("performance_mode", False)
@@ -353,7 +355,7 @@ class _NeMoLibrary(CodeLibrary):
             whole = {**whole, **faster, "without": faster.get("without", whole.get("without", ()))}
             why = f"{why} with performance_mode"
         elif fast is not False:
-            raise PythonTextError("the value of performance_mode is not known", start, end)
+            raise PythonTextError("the value of performance_mode is unknown", start, end)
         recipe = Entity(made, node)
         for path, value in whole.items():
             if path != "without" and path not in whole.get("without", ()):

@@ -2,8 +2,8 @@
 
     parallelism: {tp: ~, pp: 2}
 
-A null is not the default of a tool: most stop at it. The file is read again with a number in its
-place. It is asked for if it is then a degree of parallelism, a batch or a size of the model.
+Most tools stop at a null instead of using their default. The file is read again with a number in
+its place. It is asked for if it is then a degree of parallelism, a batch or a size of the model.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ _WORDS = re.compile(f"({_SMALL})|{_LARGE}", re.IGNORECASE)
 
 
 class _Null(NamedTuple):
-    """A null at characters *start* to *end*, its key at *key*, and a usual *number* of the key."""
+    """A null at characters *start* to *end*, its key at *key*, and a typical *number* for the
+    key.
+    """
 
     key: int
     start: int
@@ -62,7 +64,7 @@ def ask_for_nulls(
     """Return a translation with a question for each null where a number decides an attribute.
 
     *read* returns the translation of another text. *nullable* are keys that the tool leaves null.
-    *factors* are attributes by keys, which are one of several factors of the attribute.
+    *factors* has the attribute for each key that is one of several factors of an attribute.
     """
     if not file.name.endswith(_ENDINGS) or found.problems:
         return found
@@ -91,7 +93,7 @@ def ask_for_nulls(
             answer = f"{path}={_DECIDING[path]}"
             question = ImportQuestion(
                 attribute=path,
-                reason=f"`{key}` is null, and a number is expected",
+                reason=f"`{key}` is null, but a number is expected",
                 answers=(f"--set '{answer}'" if " " in answer else f"--set {answer}",),
                 start=null.key,
                 end=null.end,
@@ -99,7 +101,7 @@ def ask_for_nulls(
             questions.append(question)
     if search.left:
         null = search.left[0]
-        message = f"{len(nulls)} keys are null; some of them may need a number"
+        message = f"{len(nulls)} keys are null, but some of them may need a number"
         help = "leave out keys that are null"
         problem = ImportProblem(message=message, start=null.key, end=null.end, help=help)
         return Translation(problems=[problem])
@@ -107,7 +109,9 @@ def ask_for_nulls(
 
 
 class _NullSearch:
-    """Reads a file again with numbers in place of nulls; *left* are those that were not tried."""
+    """Reads a file again with numbers in place of nulls; *left* are the nulls that were not
+    tried.
+    """
 
     def __init__(self, file: ImportFile, read: Callable[[ImportFile], Translation]) -> None:
         self._file, self._read = file, read
@@ -117,7 +121,8 @@ class _NullSearch:
     def decisions(self, nulls: Sequence[_Null]) -> Iterator[tuple[_Null, str, ImportedValue]]:
         """Yield each null that decides an attribute, with its path and value.
 
-        All of them are tried at once. If their numbers contradict each other, each half is.
+        All of them are tried at once. If their numbers contradict each other, each half is tried
+        separately.
         """
         if not nulls:
             return

@@ -102,7 +102,7 @@ def _model(found: SettingCollector) -> None:
 
 
 def _embeddings(found: SettingCollector, *, without: bool) -> None:
-    """Read the rows of the embedding and the positions; *without* is an `embedding_size: null`."""
+    """Read the rows of the embedding and the positions; *without*: `embedding_size` is null."""
     rows = found.whole("model.embedding_size")
     if rows is not None:
         found.set(_MODEL, "vocabulary", digits(rows), "model.embedding_size")
@@ -141,7 +141,7 @@ def _sharding(found: SettingCollector, *, without: bool) -> None:
         if hybrid and number is not None:
             found.set("sharding", "shard", f"layout.dp / {number}", copies)
         elif hybrid:
-            why = "a hybrid strategy shards within a node, but the file lacks its size"
+            why = "a hybrid strategy shards within a node, but the file does not state its size"
             found.ask(group, why, [f"--set {group}=8"], key)
     if found.value("fsdp.wrapping_strategy") is None and kind != "ddp":
         why = "without a wrapping strategy all layers are gathered at once, which is not supported"
@@ -154,13 +154,19 @@ def _precision(found: SettingCollector) -> None:
     kind = found.word(key, table(TOOL)["precisions"])
     optimizer = str(found.value("optimizer.name", "lionw"))
     if optimizer != "adamw":
-        reason = f"precision recipes have the state of Adam, and the optimizer is {optimizer}"
+        reason = (
+            f"precision recipes have the optimizer state of Adam, but the optimizer is {optimizer}"
+        )
         place = "optimizer.name" if "optimizer.name" in found else ""
         found.ask("precision", reason, _ANSWERS, place)
     elif kind == "fp32":
         found.use("precisions.fp32", key)
     elif kind is None or found.value("distributed_strategy") == "ddp":
-        why = "types of DDP under autocast are not read" if kind else "the file has no `precision`"
+        why = (
+            "data types of DDP with autocast are not supported"
+            if kind
+            else "the file has no `precision`"
+        )
         found.ask("precision", why, _ANSWERS, key if key in found else "")
     else:
         found.use("precisions.bf16_fsdp", key)
@@ -168,7 +174,7 @@ def _precision(found: SettingCollector) -> None:
         _state(found, _RECIPE, "reduction", reduced, mixed)
         if kind == "fp16":
             found.set(_RECIPE, "compute", "fp16", key)
-        found.assume("training", "precision", "olmo", "the recipe that this file changes")
+        found.assume("training", "precision", "olmo", "base recipe, changed by this file")
 
 
 def _recompute(found: SettingCollector) -> None:

@@ -190,7 +190,7 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
     makers = _find_makers(follower.functions, jobs)
     builders = _find_builders(python.tree)
     if not makers and builders is None:
-        message = f"no function of the file makes an `{_JOB}`"
+        message = f"no function of the file returns an `{_JOB}`"
         raise PythonTextError(message, 0, 1)
     name, place = _BUILDERS[0], cast("ast.AST", builders)
     if builders is not None:
@@ -375,7 +375,7 @@ def _cookbook_module(node: Any, given: Mapping[str, Cell]) -> Entity:
         return Entity(kind, node, {key: Cell(one, node, key) for key, one in values.items()})
 
     def differs(what: str) -> UnreadValue:
-        return UnreadValue(f"`{_COOKBOOK}` decides it by its release: {what}")
+        return UnreadValue(f"`{_COOKBOOK}` sets it, depending on the release: {what}")
 
     cells = dict(given)
     narrow, degree, shard, budget = (
@@ -449,7 +449,9 @@ class _OlmoLibrary(CodeLibrary):
         given = [*arguments, *(one.value for one in keywords.values())]
         for one in given:
             if isinstance(one, Entity) and one.kind.partition(".")[0].endswith(_PARTS):
-                self._doubt(follower, one, node, f"`{name}` may change it, and is in another file")
+                self._doubt(
+                    follower, one, node, f"`{name}`, a function of another file, may change it"
+                )
         return super().call(follower, call)
 
     def _doubt(self, follower: Follower, entity: Entity, node: Any, why: str) -> None:
@@ -465,7 +467,7 @@ class _OlmoLibrary(CodeLibrary):
         if call.last == "padded_vocab_size":
             size = table(TOOL)["tokenizers"].get(owner.kind.rpartition(".")[2])
             if not size:
-                return UnreadValue("the tokenizer is not known")
+                return UnreadValue("the tokenizer is unknown")
             padded = -(-size // 128) * 128
             assumed = owner.cells.get(_ASSUMED)
             return DefaultNumber(padded, assumed.why) if assumed else padded
@@ -602,7 +604,7 @@ def _batch(found: SettingCollector) -> None:
         known = [one for one in sizes if isinstance(one, int)] if isinstance(sizes, list) else []
         counts = [digits(one // sequence) for one in known] or ["512"]
         answers = [f"--set 'training.global_batch={one} sequences'" for one in counts]
-        reason = "the batch changes within the run, and parcost evaluates one batch size"
+        reason = "the batch size changes during the run, but parcost evaluates one batch size"
         found.ask("training.global_batch", reason, answers, _SIZES)
     for key, path in ((_MICRO, "micro_batch"), (batch, "global_batch")):
         tokens = sizes[0] if key == _SIZES else found.whole(key)
@@ -641,7 +643,7 @@ def _layout(found: SettingCollector) -> None:
             found.assume("layout", path, "1", f"{_VERSION}: no {name}_config")
         elif found.keys_below(section):
             answers = [f"--set layout.{path}=2"]
-            found.ask(f"layout.{path}", f"the degree of `{name}_config` is not known", answers)
+            found.ask(f"layout.{path}", f"the degree of `{name}_config` is unknown", answers)
     kind = str(found.value(f"{_MODULE}.cp_config", "")).rpartition(".")[2]
     algorithm = table(TOOL)["context"].get(kind)
     if algorithm is not None:
@@ -652,7 +654,7 @@ def _layout(found: SettingCollector) -> None:
     if found.keys_below(f"{_MODULE}.pp_config"):
         points = f"{_MODULE}.pp_config.split_points"
         if points in found:
-            reason = "layers of each stage by `split_points` are not read"
+            reason = "`split_points`, which sets the layers of each stage, is not supported"
             found.ask("schedule.stages", reason, ["--set 'schedule.stages=(8, 8)'"], points)
         schedule = f"{_MODULE}.pp_config.schedule"
         words: Mapping[str, str] = table(TOOL)["schedules"]
@@ -663,7 +665,9 @@ def _layout(found: SettingCollector) -> None:
                 found.assume("schedule", "chunks", "2", f"{_VERSION}: two stages for each rank")
         else:
             found.ask(
-                "schedule.kind", "the schedule is not read", ["--set schedule.kind=one_f_one_b"]
+                "schedule.kind",
+                "the schedule is not supported",
+                ["--set schedule.kind=one_f_one_b"],
             )
     _data_parallel(found)
 
@@ -676,7 +680,7 @@ def _data_parallel(found: SettingCollector) -> None:
     kind = str(found.value(key, ""))
     if kind not in ("fsdp", "hsdp", "ddp"):
         found.ask(
-            "layout.zero", "the kind of data parallelism is not read", ["--set layout.zero=3"]
+            "layout.zero", "this kind of data parallelism is not supported", ["--set layout.zero=3"]
         )
         return
     found.set("layout", "zero", "0" if kind == "ddp" else "3", key)
@@ -689,7 +693,7 @@ def _data_parallel(found: SettingCollector) -> None:
         value = f"layout.dp * layout.cp / {copies}"
         found.set("sharding", "shard", value, f"{_DATA}.num_replicas")
     else:
-        reason = f"{_VERSION}: hsdp shards within a node, but the file lacks its size"
+        reason = f"{_VERSION}: hsdp shards within a node, but the file does not state its size"
         found.ask("sharding.shard", reason, ["--set sharding.shard=8"], key)
 
 
@@ -698,17 +702,20 @@ def _precision(found: SettingCollector) -> None:
     narrow = f"{_MODULE}.float8_config.enabled"
     kind = str(found.value(f"{_MODULE}.optim", "")).rpartition(".")[2]
     if kind not in table(TOOL)["optimizers"]["names"]:
-        reason = f"precision recipes are for Adam, and the optimizer is {kind or 'unknown'}"
+        reason = (
+            "precision recipes have the optimizer state of Adam, but the optimizer is "
+            f"{kind or 'unknown'}"
+        )
         found.ask("precision", reason, _ANSWERS)
     elif found.keys_below(f"{_MODULE}.float8_config") and found.value(narrow, True) is not False:
-        reason = "products in 8 bits by torchao, of a recipe that is not read"
+        reason = "matrix products in 8 bits by torchao, with a recipe that is not supported"
         answers = ("--use catalog.precisions.fp8_torchao", "--use catalog.precisions.bf16_fsdp")
         found.ask("precision", reason, answers, narrow if narrow in found else "")
     types = [f"{_DATA}.param_dtype", f"{_DATA}.reduce_dtype", f"{_MODULE}.autocast_precision"]
     weights, reduced, cast = (found.value(one) for one in types)
     own = found.value("model.dtype", "float32")
     if own != "float32":
-        found.ask("precision", f"weights of {own} are not read", _ANSWERS, "model.dtype")
+        found.ask("precision", f"weights in {own} are not supported", _ANSWERS, "model.dtype")
     elif weights == "bfloat16" and reduced in (None, "float32", "bfloat16"):
         found.use("precisions.bf16_fsdp", types[0])
         if reduced == "bfloat16":
@@ -720,7 +727,9 @@ def _precision(found: SettingCollector) -> None:
             "precisions.fp32", why=f"{_VERSION}: param_dtype is the type of the model, float32"
         )
     else:
-        found.ask("precision", "the types of parameters and products are not read", _ANSWERS)
+        found.ask(
+            "precision", "the data types of parameters and matrix products cannot be read", _ANSWERS
+        )
     if found.switch(f"{_MODULE}.compile_model"):
         found.set("kernels", "mode", "compiled", f"{_MODULE}.compile_model")
 

@@ -1,7 +1,7 @@
 """Python code that builds a configuration: constants are evaluated, and nothing is run.
 
 A value is a constant, a list or a dictionary. A ``DottedName`` belongs to another module, and a
-call makes an ``Entity``. ``UnreadValue`` has the reason why a value is not known.
+call makes an ``Entity``. ``UnreadValue`` has the reason why a value is unknown.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ BUILTINS = (
     *("print", "repr", "type", "id", "callable", "issubclass"),
 )
 _CODE = "it is code, which parcost does not run"
-_CONDITION = "set inside a condition that the file does not decide"
-_RETURNED = "what it returns depends on a condition that the file does not decide"
+_CONDITION = "set inside a condition whose result is unknown"
+_RETURNED = "it returns a value that depends on a condition whose result is unknown"
 _LOOP = "set inside a loop, which parcost does not run"
 _RETURNED_IN_LOOP = "it returns inside a loop, which parcost does not run"
 #: Expressions of constants; a call of another function than one of `BUILTINS` is unknown.
@@ -231,7 +231,7 @@ class Follower:
     def _branch(self, statement: ast.If, rest: Sequence[ast.stmt], names: dict[str, Any]) -> bool:
         """Interpret an ``if``; return whether the *rest* of the statements ran in its branches.
 
-        It does where a branch may return: the rest depends on the condition, too.
+        It does if a branch may return, because the rest then depends on the condition.
         """
         test = self._truth(self.value(statement.test, names))
         bodies = [statement.body, statement.orelse]
@@ -256,7 +256,8 @@ class Follower:
         why: str = _CONDITION,
         of_result: str = _RETURNED,
     ) -> None:
-        """Interpret each of *bodies* from the current state; keep settings that all agree on.
+        """Interpret each of *bodies* from the current state; keep the settings that are equal in
+        all.
 
         *why* is the reason why the others are unknown, *of_result* why the returned value is.
         """
@@ -556,7 +557,9 @@ class Follower:
         return bool(value)
 
     def _limit(self, value: Any, owner: Any = None) -> Any:
-        """Return a value, unknown if it has its *owner* or many lists: they may share parts."""
+        """Return a value; an unknown one if it contains its *owner* or many lists, which may share
+        parts.
+        """
         left, count = [value], 0
         while left:
             one = left.pop()
@@ -565,7 +568,7 @@ class Follower:
             count += 1
             self._steps += len(parts) // _PARTS_OF_STEP
             if one is owner is not None or count > _MOST_LISTS:
-                return UnreadValue("it has itself, or too many lists, in it")
+                return UnreadValue("it contains itself, or too many lists")
         return value
 
     def _step(self) -> None:
@@ -587,7 +590,7 @@ class CodeLibrary:
         """Return the result of a function of Python; that of another module is unknown."""
         if call.name in BUILTINS:
             return _call_builtin(call.name, call.arguments)
-        shown = f"`{call.name}`" if call.name else "a function that code chooses"
+        shown = f"`{call.name}`" if call.name else "a function that is selected by code"
         return UnreadValue(f"{shown} comes from another file, which parcost does not read")
 
     def method(self, owner: Entity, call: CodeCall) -> Any:  # noqa: ARG002
@@ -595,7 +598,7 @@ class CodeLibrary:
         if call.last in PARSED:
             options = Entity(OPTIONS, call.node)
             return [options, []] if call.last == "parse_known_args" else options
-        return UnreadValue(f"`{call.name}` is code, and none is run")
+        return UnreadValue(f"`{call.name}` is code, which parcost does not run")
 
     def reason(self, statement: ast.AST) -> str:
         """Return why the value of an assignment is assumed: an option has it as its default."""
@@ -604,7 +607,7 @@ class CodeLibrary:
 
     def decorate(self, made: Any, name: str, node: ast.expr) -> Any:  # noqa: ARG002
         """Return the result of a function under an unknown decorator; by default it is unknown."""
-        return UnreadValue(f"`{name}` is code, and none is run")
+        return UnreadValue(f"`{name}` is code, which parcost does not run")
 
     def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
         """Return an attribute of an entity, or the default of an option of the command line.
@@ -639,7 +642,7 @@ def _uncertain(last: Any, found: Sequence[Any], why: str) -> Any:
 
 
 def _doubtful(values: Mapping[str, Any], change: Any) -> dict[str, Any]:
-    """Return the values of a dictionary after the update by an unknown one, which has a reason."""
+    """Return the values of a dictionary after an update with an unknown dictionary."""
     why = change.why if isinstance(change, UnreadValue) else _CODE
     return {key: UnreadValue(why, one) for key, one in values.items()} | {
         UNPACKED: UnreadValue(why)
@@ -806,11 +809,13 @@ def _constant(name: str, node: ast.expr, names: Mapping[str, Any]) -> Any:
     try:
         return static_value(node, names)
     except UnreadError:
-        return UnreadValue(f"the default of `{name}` is code, and none is run")
+        return UnreadValue(f"the default of `{name}` is code, which parcost does not run")
 
 
 def entities_in(entity: Entity, but: str = "") -> list[Entity]:
-    """Return an entity and those in its attributes, except of a kind; several may have the same."""
+    """Return an entity and the entities in its attributes, except those of one kind, with
+    repeats.
+    """
     found, left = {entity}, [entity]
     for one in left:
         inner = [cell.value for cell in one.cells.values() if isinstance(cell.value, Entity)]

@@ -21,7 +21,7 @@ _LARGEST_BASE, _LARGEST_EXPONENT = 10**6, 60
 def _power(base: Any, exponent: Any) -> Any:
     is_complex = base < 0 and exponent != int(exponent)
     if abs(base) > _LARGEST_BASE or not 0 <= exponent <= _LARGEST_EXPONENT or is_complex:
-        raise ValueError("the power is not computed")
+        raise ValueError("powers of this size are not computed")
     return base**exponent
 
 
@@ -37,7 +37,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 class PythonTextError(FileError):
-    """A text is not Python, or its configuration is ambiguous; the error has the place."""
+    """An error with its place: the text is not Python, or its configuration is ambiguous."""
 
     def __init__(self, message: str, start: int = 0, end: int = 0, help: str = BY_HAND) -> None:
         super().__init__(message, start, end, help)
@@ -61,7 +61,7 @@ class PythonText:
         """Parse the *text*.
 
         Raises:
-            PythonTextError: The text is not Python, or has a number that is no quantity.
+            PythonTextError: The text is not Python, or has a number that is not finite.
         """
         try:
             with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Counts of the scheduler in a script, beside the counts of the program that it launches.
+"""Counts of the scheduler in a script, compared with those of the program that it launches.
 
     #SBATCH --nodes=4
     srun torchrun --nnodes=2 --nproc_per_node=8 train.py
@@ -92,7 +92,7 @@ def _check_nodes(
     nodes, agents = reserved.get("--nodes"), _first(counts, *_AGENTS)
     own = _first(counts, "nodes", "N") if by_tasks else None
     if nodes is not None and own is not None and own.number > nodes.number:
-        why = f"srun cannot use {own.number} of {nodes.number} nodes"
+        why = f"srun asks for {own.number} nodes, but the job has {nodes.number}"
         yield from _contradiction(nodes, own, why)
         return
     tasks = _first(counts, "ntasks_per_node") or reserved.get("--ntasks-per-node")
@@ -142,7 +142,7 @@ def _counts(fields: Mapping[str, ShellField], prefix: str) -> dict[str, _Count]:
 
 
 def _unread_counts(scheduler: Mapping[str, ShellField]) -> Iterator[ImportProblem | ImportedKey]:
-    """Yield an error for each count that is no number, and a note for each that is a variable."""
+    """Yield an error for each count that is not a number, and a note for each variable."""
     for key, what in _COUNTED.items():
         field = scheduler.get(key)
         if field is None or _sizes(key, field.text):
@@ -161,12 +161,15 @@ def _replaced_counts(script: Script) -> Iterator[ImportedKey]:
     for key, field in script.repeated:
         last = script.scheduler[key].text
         if key in (*_COUNTED, *_DEVICES) and field.text != last:
-            name, reason = f"#SBATCH {key}={field.text}", f"a later line has {last}, which counts"
+            name, reason = (
+                f"#SBATCH {key}={field.text}",
+                f"a later line has {last}, and the last line counts",
+            )
             yield ImportedKey(name=name, start=field.start, end=field.end, reason=reason)
 
 
 def _sizes(key: str, text: str) -> Sequence[range]:
-    """Return the values that a count may have; none if it is no number, or several for tasks.
+    """Return the values that a count may have; none if it is not a number, or has several tasks.
 
     >>> _sizes("--nodes", "2-8:2,16"), _sizes("--nodes", "4:8"), _sizes("--ntasks", "2-8")
     ([range(2, 9, 2), range(16, 17)], [], [])

@@ -231,13 +231,13 @@ def _contradictions(
             yield ImportProblem(message=str(error), start=start, end=end)
             continue
         if count != nodes:
-            message = f"{name} has {count} nodes, and the job has {nodes}"
+            message = f"{name} has {count} nodes, but the job has {nodes}"
             yield ImportProblem(message=message, start=start, end=end)
     if "SLURM_NTASKS" in values and nodes is not None and each is not None:
         text, start, end = values["SLURM_NTASKS"]
         if whole_number(text) != nodes * each:
             message = (
-                f"SLURM_NTASKS is {text[:20]}, and {nodes} nodes of {each} tasks are {nodes * each}"
+                f"SLURM_NTASKS is {text[:20]}, but {nodes} nodes x {each} tasks = {nodes * each}"
             )
             yield ImportProblem(message=message, start=start, end=end)
 

@@ -67,12 +67,17 @@ def levels(lines: Sequence[TopologyLine]) -> tuple[list[LevelSize], list[Importe
     blocks = [line for line in lines if "blockname" in line.fields]
     if switches and blocks:
         later = max(switches[0], blocks[0], key=lambda line: line.start)
-        message = "switches and blocks are of two plugins, topology/tree and topology/block"
-        raise error_at(later, f"{message}: a cluster has one of them")
+        message = (
+            "switches (plugin topology/tree) and blocks (plugin topology/block) cannot be combined"
+        )
+        raise error_at(later, f"{message}: a cluster uses one of them")
     found = _tree(switches) if switches else _blocks(blocks, lines)
     ignored = [
         ImportedKey(
-            name="LinkSpeed", start=one.start, end=one.end, reason="a weight, and no rate of a link"
+            name="LinkSpeed",
+            start=one.start,
+            end=one.end,
+            reason="a weight, not the rate of a link",
         )
         for one in switches
         if "linkspeed" in one.fields
@@ -133,7 +138,7 @@ def _height(
             raise error_at(line, f"the switch `{other}` is not in the file")
     inner = {_height(other, by_name, heights, [*path, name]) for other in below}
     if len(inner) > 1:
-        raise error_at(line, f"the switches below `{name}` are of unequal heights")
+        raise error_at(line, f"the switches below `{name}` are on different levels")
     heights[name] = 1 + inner.pop()
     return heights[name]
 
@@ -145,7 +150,7 @@ def _level(name: str, height: int, units: Sequence[tuple[int, TopologyLine]]) ->
     line = next(line for count, line in units if count == size)
     why = ""
     if len(counts) > 1:
-        why = f"most of them; the switches join {min(counts)} to {max(counts)}"
+        why = f"the most frequent number; switches connect {min(counts)} to {max(counts)}"
     return LevelSize(name, size, "Nodes" if height == 1 else "Switches", line, why)
 
 
@@ -166,7 +171,7 @@ def _blocks(blocks: Sequence[TopologyLine], lines: Sequence[TopologyLine]) -> li
     sizes = _sizes(planned)
     base = LevelSize("block", sizes[0], "BlockSizes", planned)
     if inner.units != sizes[0]:
-        why = f"the blocks have {inner.units} nodes, and are planned as {sizes[0]}"
+        why = f"the blocks have {inner.units} nodes, but the planned size is {sizes[0]}"
         base = LevelSize("block", sizes[0], "BlockSizes", planned, why)
     found = [base]
     for number, (below, size) in enumerate(pairwise(sizes), 1):

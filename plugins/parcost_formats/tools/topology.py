@@ -49,7 +49,7 @@ class TopologyMatrix(FileImporter):
                 name=word.text,
                 start=word.start,
                 end=word.end,
-                reason="the place of a rank's host memory has no effect",
+                reason="the NUMA placement of a rank has no effect",
             )
             for word in matrix.rest
         ]

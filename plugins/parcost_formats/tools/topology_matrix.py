@@ -97,12 +97,15 @@ def read_matrix(text: str) -> Matrix:
     devices = [name for name in columns if name.startswith("GPU")]
     cards = [name for name in columns if not name.startswith("GPU")]
     if not any(one != other and (one, other) in codes for one in devices for other in columns):
-        raise MatrixError("the matrix has no row of codes", *place)
+        raise MatrixError("the matrix has no row of connection codes", *place)
     assumption = _complete(codes, devices, columns, place)
     for one, other in product(devices, devices):
         there, back = codes[one, other], codes[other, one]
         if there.text != back.text:
-            message = f"{one} and {other} are joined by {there.text} and by {back.text}"
+            message = (
+                f"{one} and {other} are connected by {there.text} in one direction and by "
+                f"{back.text} in the other"
+            )
             raise MatrixError(message, back.start, back.end)
     return Matrix(devices, cards, codes, place, found.rest, assumption)
 
@@ -175,7 +178,7 @@ def _complete(
     known = {codes[a, b].text for a in devices for b in devices if a != b and (a, b) in codes}
     names = ", ".join(lacking)
     if not open_pairs:
-        return f"the text ends before the row of {names}: the other rows have its codes"
+        return f"the text ends before the row of {names}; its codes are taken from the other rows"
     if len(known) != 1:
         one, other = open_pairs[0]
         message = f"the text ends before the rows of {names}, and no other row has {one} to {other}"

@@ -89,7 +89,7 @@ class UnreadTools(Importer):
     def explain(self, file: ImportFile) -> ImportProblem | None:
         """Return an error with the program that a script starts or is, if it belongs to no tool."""
         if file.name.endswith(_PROGRAMS):
-            message = f"`{file.name}` is a program, and no recipe of a tool that parcost reads"
+            message = f"`{file.name}` is a program, not a recipe of a tool that parcost imports"
             if file.name.endswith(".ipynb") and not code_of_notebook(file.text).strip():
                 message = f"`{file.name}` is not a notebook with code: no cell of code was found"
             help = f"name the script that starts it or the file of its settings, or {BY_HAND}"
@@ -116,12 +116,14 @@ class UnreadTools(Importer):
             message = f"`{launch.name}` has the arguments `{first.text}`: {first.unread}"
             help = f"write them into the script, or {BY_HAND}"
             return error_at(first, message, help).problem()
-        message = f"`{launch.name}`, which the script starts, is of no tool that parcost reads"
+        message = (
+            f"`{launch.name}`, which the script starts, belongs to no tool that parcost imports"
+        )
         return error_at(launch.program, message, BY_HAND).problem()
 
     def translate(self, name: str, text: str) -> Translation:
         """Return an error with the name of the tool, and commands that describe the job."""
-        tool, start = next(_tools(name, text), ({"title": "no tool of this table"}, 0))
+        tool, start = next(_tools(name, text), ({"title": "parcost imports no such tool"}, 0))
         options = " ".join(NEEDS[one] for one in NEEDS if one != "training.model")
         help = (
             "evaluate the `config.json` of its model, and state the rest: `parcost eval "
@@ -136,7 +138,9 @@ class UnreadTools(Importer):
                 "catalog.devices.h100_sxm --set cluster.devices=N`"
             )
         problem = ImportProblem(
-            message=f"`{name}` is a configuration of {tool['title']}, which parcost does not read",
+            message=(
+                f"`{name}` is a configuration of {tool['title']}, which parcost does not import"
+            ),
             start=start,
             end=start + 1,
             help=help,

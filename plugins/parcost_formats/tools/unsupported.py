@@ -43,7 +43,9 @@ def find_unsupported_features(
         part = _part_of(value, rules["rejected"][names[0]])
         if part and part not in seen and entries.keys().isdisjoint(names):
             place = JsonEntry(value, first, first + 1)
-            yield _problem(f"`{names[0]}` is left out, and {title} takes {value}", part, place)
+            yield _problem(
+                f"`{names[0]}` is not set; the default of {title} is {value}", part, place
+            )
 
 
 def is_deciding(key: str, rules: Mapping[str, Any]) -> bool:

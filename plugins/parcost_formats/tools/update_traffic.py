@@ -5,7 +5,7 @@ from __future__ import annotations
 #: Reads and writes of a cast of gradients from 2 to 4 bytes and of the norm of those in fp32.
 NORM_OF_CAST = "12 B"
 #: Why a traffic that a file does not state is assumed.
-COUNTED = "counted from the reads and writes of the update"
+COUNTED = "counted from the reads and writes of the optimizer update"
 
 
 def count_update_traffic(

@@ -25,7 +25,7 @@ _OF_SPECIFICATION = ("binary", "omap", "pairs", "set")
 
 
 class YamlTextError(FileError):
-    """A text is not YAML configuration; the error has the place."""
+    """An error with its place: a text is not a YAML configuration."""
 
 
 def read_mapping(text: str) -> Mapping[str, JsonEntry]:
@@ -40,7 +40,7 @@ def read_mapping(text: str) -> Mapping[str, JsonEntry]:
         import yaml
     except ImportError:
         help = "pip install 'parcost[yaml]'"
-        raise YamlTextError("PyYAML reads this format, and is not installed", help=help) from None
+        raise YamlTextError("this format needs PyYAML, which is not installed", help=help) from None
     if len(text) > LONGEST:
         message = f"{len(text):,} characters are more than the {LONGEST:,} of a configuration"
         raise YamlTextError(message, LONGEST)
@@ -97,7 +97,7 @@ def _kind(node: Node) -> str:
     start, end = node.start_mark.index, node.end_mark.index
     shown = f"!!{kind}" if str(node.tag).startswith(_TAG) else str(node.tag)
     if kind in _OF_SPECIFICATION:
-        raise YamlTextError(f"values of `{shown}` are not read", start, end)
+        raise YamlTextError(f"values of `{shown}` are not supported", start, end)
     raise YamlTextError(
         f"the tag `{shown}` asks for an object, which parcost does not construct",
         start,

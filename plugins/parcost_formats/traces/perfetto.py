@@ -79,7 +79,7 @@ def _check_size(trace: StepTrace) -> None:
         f"{cut.stages} devices and {cut.micro_batches:g} micro-batches"
     )
     most = int(cut.micro_batches * _MOST_SLICES / found)
-    help = f"a trace has {_MOST_SLICES:,} at most: use about {most} micro-batches"
+    help = f"the limit of a trace is {_MOST_SLICES:,}: use about {most} micro-batches"
     raise SpecError([Diagnostic("trace-size", message, help=help, place=trace.path)])
 
 

@@ -3,7 +3,7 @@
     iteration 30/ 100 | elapsed time per iteration (ms): 4102.3 | global batch size: 256 | ...
 
 Steps after a start, with NaN, skipped, or of another batch are not measurements. Each is named by
-its line, and the others count.
+its line, and the other lines are used.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def read_log(label: str, name: str, text: str) -> Translation:
     kept = [one for one in steps if not one.reason]
     if not kept:
         first = steps[0]
-        message = f"no step of the log counts: line {first.line.number}: {first.reason}"
+        message = f"all steps of the log are excluded: line {first.line.number}: {first.reason}"
         return Translation(
             problems=[ImportProblem(message=message, start=first.line.start, end=first.line.end)]
         )
@@ -254,11 +254,13 @@ def _mark_invalid(steps: Sequence[LoggedStep], facts: Sequence[Fact]) -> list[Lo
         if one.tool != tool:
             reason = reason or f"most steps are of {tool}"
         elif one.total != whole:
-            reason = reason or f"a bar of {one.total} steps beside one of {whole}: evaluation"
+            reason = (
+                reason or f"a progress bar of {one.total} steps next to one of {whole}: evaluation"
+            )
         elif changed is not None and one.line.start < changed.line.start:
             reason = reason or f"`{changed.path}` changed at line {changed.line.number}"
         elif one.batch != usual:
-            reason = reason or f"a batch of {one.batch}, and most have {usual}"
+            reason = reason or f"a batch of {one.batch}, while most steps have {usual}"
         judged.append(evolve(one, reason=reason))
     return [*_without_warm_up(judged)]
 

@@ -41,7 +41,9 @@ def read_spec(label: str, name: str, text: str) -> Translation:
     try:
         scenarios = load_text(text, name)
         if len(scenarios) != 1:
-            return rejection(f"the spec has {len(scenarios)} studies, and one is measured")
+            return rejection(
+                f"the spec has {len(scenarios)} studies, but an anchor needs exactly one"
+            )
         study = scenarios[0].first
         anchors = study.all(Anchor)
         if not anchors:

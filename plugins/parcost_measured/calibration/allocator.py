@@ -50,7 +50,9 @@ def fragmentation(
             rank = match.group(1) or ""
             allocated, most_allocated, _, most_reserved = map(float, match.groups()[1:])
             if not allocated < most_allocated <= most_reserved:
-                reason = "`allocated`, `max allocated` and `max reserved` do not rise"
+                reason = (
+                    "`allocated`, `max allocated` and `max reserved` are not in ascending order"
+                )
                 flaws.append(Flaw(file=name, line=number, id="", kind="malformed", reason=reason))
                 continue
             activations = most_allocated - allocated

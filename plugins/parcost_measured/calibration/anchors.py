@@ -53,10 +53,10 @@ def evaluate_anchors(
 def _job(paths: Sequence[str], anchors: Sequence[str], session: Session) -> Scenario:
     """Return the study of the job with its anchors; a spec with an `anchor` may be the job."""
     if len(paths) > 1:
-        raise click.UsageError(f"`--anchor` takes one job, not {len(paths)} files")
+        raise click.UsageError(f"`--anchor` needs one job, not {len(paths)} files")
     specs = [name for name in anchors if name.endswith(".par")]
     if not paths and not specs:
-        message = "name the spec of the job: `parcost calibrate job.par --anchor train.log`"
+        message = "give the spec of the job: `parcost calibrate job.par --anchor train.log`"
         raise click.UsageError(message)
     path = paths[0] if paths else specs[0]
     others = tuple(name for name in anchors if paths or name != path)

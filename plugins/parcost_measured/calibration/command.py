@@ -52,7 +52,7 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
     "--leave",
     type=click.Choice(["models", "sources", "rows"]),
     multiple=True,
-    help="What a fold of cross-validation leaves out: models by default.",
+    help="Unit that a fold of cross-validation leaves out: models by default.",
 )
 @click.option("--folds", type=click.IntRange(2, 100), default=8, show_default=True,
               help="Number of folds in cross-validation; each source is one fold.")  # fmt: skip
@@ -131,11 +131,11 @@ def command(
     """Fit named constants to measurements, and write them as a catalogue file.
 
     Runs are rows in the format of `parcost validate`. Tables (.jsonl) are written by
-    benchmarks/measure: products, attention, element-wise passes, host and collectives. A log
-    of Megatron-LM gives the memory that its allocator reserves. Any other file is a log of
-    nccl-tests or rccl-tests, or two columns of size and time. A directory stands for its .jsonl
-    and .log files. The default is the published runs of the package. With --anchor, the argument
-    is a spec, and measured runs of its job correct its predictions.
+    benchmarks/measure: matrix products, attention, element-wise kernels, kernel issue of the host,
+    and collectives. A log of Megatron-LM gives the memory that its allocator reserves. Any other
+    file is a log of nccl-tests or rccl-tests, or two columns of size and time. A directory stands
+    for its .jsonl and .log files. The default is the published runs of the package. With --anchor,
+    the argument is a spec, and measured runs of its job correct its predictions.
     """
     import re
 
@@ -174,9 +174,9 @@ def command(
     picked_names = [n.strip() for n in (constants or "").split(",") if n.strip()]
     given = [one for one in files if one.content == "runs"]
     if (picked_names or bounds) and not given:
-        raise click.UsageError("`--constants` and `--bounds` are of runs, and no file has any")
+        raise click.UsageError("`--constants` and `--bounds` apply to runs, but no file has runs")
     for one in passed:
-        write_message(f"warning[passed-over]: `{one}` is not a table that a constant is fitted to")
+        write_message(f"warning[passed-over]: no constant is fitted to the table `{one}`")
     interrupts = Interrupts()
     with interrupts, OutputFile(None, interrupts) as target:
         work = _Calibration(
@@ -195,7 +195,7 @@ def _write_messages(work: _Calibration, report: CalibrationReport) -> None:
     for flaw in work.flaws[:_MOST_REPORTED]:
         write_message(f"error[{flaw.kind}-row]: {flaw.text}")
     if len(work.flaws) > _MOST_REPORTED:
-        write_message(f"error: {len(work.flaws) - _MOST_REPORTED:,} more rows are like that")
+        write_message(f"error: {len(work.flaws) - _MOST_REPORTED:,} more rows have the same error")
     for network in report.networks:
         for warning in network.warnings:
             write_message(warning)
@@ -411,7 +411,7 @@ class _Calibration:
         rows = read_files([(one.name, one.path) for one in files])
         self.flaws += rows.flaws
         if not rows.placed:
-            self.rejected.append("runs: every row has a flaw")
+            self.rejected.append("runs: every row has an error")
             return []
         for field, count in rows.unknown.items():
             write_message(

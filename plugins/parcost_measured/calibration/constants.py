@@ -191,7 +191,7 @@ def _unknown_name(name: str, known: Sequence[Constant], table: Sequence[Constant
     close = get_close_matches(name, [*concerned, *attributes], n=1)
     if name in attributes or name.rpartition(".")[2] in attributes:
         start = f"`--constants {name}`: no measurement concerns it"
-        return f"{start}; those that it may concern: {', '.join(concerned) or 'none'}"
+        return f"{start}; constants with measurements: {', '.join(concerned) or 'none'}"
     hint = f"did you mean `{close[0]}`?" if close else "these may be: " + ", ".join(attributes)
     return f"`--constants {name}`: no such constant may be fitted; {hint}"
 

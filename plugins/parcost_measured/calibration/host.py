@@ -64,7 +64,7 @@ def issue_constants(
         constant = make_constant(meant, framework, float(before), of=(framework,))
         rows = len(read.times.get(attribute, read.chains.get(attribute, [])))
         if rows < _FEWEST:
-            reasons.append(f"`{name}`: {rows} rows of the host, and {_FEWEST} are the fewest")
+            reasons.append(f"`{name}`: {rows} host rows, but at least {_FEWEST} are needed")
             continue
         try:
             value, low, high = read.value(attribute)

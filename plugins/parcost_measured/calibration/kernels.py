@@ -202,7 +202,7 @@ class Tables:
         if memory < _MEMORY_PART * (memory + start) or memory < start / (1 - _MEMORY_PART):
             raise SkippedRowError("so short that the launch time dominates")
         if row.get("clock") == "events" and seconds < 2 * SHORTEST:
-            raise SkippedRowError("timed with events, and so short that the events dominate")
+            raise SkippedRowError("timed with events, but so short that the events dominate")
         (axis,) = axes_of([constant])
         predicted = moved / (rate * axis) + start
         shape = f"{text(row, 'shape') if 'shape' in row else elements} {runs}"

@@ -74,7 +74,7 @@ def fit_link(
 
 def _inability(algorithm: Collective, operation: str, ranks: int) -> str:
     """Return the reason why rounds and bytes of *algorithm* cannot be counted."""
-    why = f"`{algorithm.name}` cannot do {operation} over {ranks} ranks of a plain link"
+    why = f"`{algorithm.name}` does not support {operation} over {ranks} ranks of a single link"
     if needs := algorithm.needs(operation):
         why += f": it needs {needs}, which no log has"
     return f"{why}; fit the link by an algorithm of messages, such as --algorithm ring"

@@ -83,7 +83,7 @@ def read(name: str, options: Options) -> Timings:
         raise click.UsageError(f"{name}: {error}") from error
     table = options.table
     if table is None and len(found) > 1:
-        raise click.UsageError(f"the log has {len(found)} tables; pick one with --table 1")
+        raise click.UsageError(f"the log has {len(found)} tables; choose one with --table 1")
     if table is not None and table > len(found):
         raise click.UsageError(f"the log has {len(found)} tables, and no table {table}")
     return found[(table or 1) - 1]
@@ -133,7 +133,7 @@ def fit_log(name: str, timings: Timings, options: Options) -> Log:
     offered = _algorithm(options.algorithm, done)
     hosts = options.nodes or timings.nodes or 1
     if over % hosts:
-        raise click.UsageError(f"{over} ranks do not divide over {hosts} nodes")
+        raise click.UsageError(f"{over} ranks are not divisible by {hosts} nodes")
     try:
         line = links.fit_link(offered, done, over, timings.sizes, timings.seconds)
     except ValueError as error:
@@ -178,8 +178,8 @@ def _level(logs: Sequence[Log], form: str, *, across: bool) -> NetworkLink:
         slowest, fastest = (logs[rates.index(f(rates))].name for f in (min, max))
         warnings.append(
             f"warning[contradictory-logs]: `{slowest}` gives {min(rates) / 1e9:.4g} GB/s and "
-            f"`{fastest}` {max(rates) / 1e9:.4g} GB/s of one link: what runs beside, another "
-            "algorithm, or another fabric; the interval holds both"
+            f"`{fastest}` {max(rates) / 1e9:.4g} GB/s for the same link: because of other traffic, "
+            "another algorithm, or another fabric; the interval includes both"
         )
         low, high = min(low, *rates), max(high, *rates)
     curve = form == "curve" or (form == "auto" and line.largest_error > _CLOSE)
@@ -239,7 +239,7 @@ def _guess_operation(timings: Timings, ranks: int, name: str) -> str:
     may = collective_timings.guess(timings, ranks)
     if len(may) == 1:
         return may[0]
-    why = f"its bandwidths fit {', '.join(may)}" if may else "nor do its bandwidths"
+    why = f"its bandwidths fit {', '.join(may)}" if may else "neither do its bandwidths"
     raise click.UsageError(f"{name} does not say which collective it timed, {why}; add --operation")
 
 
@@ -257,7 +257,7 @@ def _algorithm(name: str | None, operation: str) -> Collective:
         raise click.UsageError(f"no plugin offers the operation `{operation}`; {hint}")
     wanted = name or next((n for n in _USUAL if n in able), able[0])
     if wanted not in able:
-        what = f"does not do `{operation}`" if wanted in offered else "is none that a plugin offers"
+        what = f"does not do `{operation}`" if wanted in offered else "is not provided by a plugin"
         raise click.UsageError(f"the algorithm `{wanted}` {what}; these do: {', '.join(able)}")
     found: Collective = offered[wanted][1]
     return found
@@ -303,15 +303,15 @@ def _speed_warning(log: Log) -> str:
         return ""
     rate, system = known
     return (
-        f"warning[fit-above-line-rate]: the fit gives {bandwidth / 1e9:.4g} GB/s, and "
-        f"`{system}` has {rate / 1e9:.4g} GB/s per direction: another algorithm ran, or the "
-        "switch reduces"
+        f"warning[fit-above-line-rate]: the fit gives {bandwidth / 1e9:.4g} GB/s, but `{system}` "
+        f"has {rate / 1e9:.4g} GB/s per direction: another algorithm was used, or the switch "
+        "reduces"
     )
 
 
 def _errors(line: FittedLine) -> str:
     if line.sizes == 2:
-        return "not known: any two sizes lie on a line"
+        return "unknown: a line fits any two sizes exactly"
     return f"{100 * line.mean_error:.1f} % on average, {100 * line.largest_error:.1f} % at most"
 
 

@@ -144,7 +144,7 @@ def _part(part: Part) -> Iterator[Item]:
     for value in fit.values:
         c = value.constant
         if value.bound:
-            text = f"{c.name} ends on its {value.bound} bound: {c.kind.why}. It may "
+            text = f"{c.name} is at its {value.bound} bound: {c.kind.why}. It may "
             yield Line(text + "compensate for another cost that is not modeled.", "warning")
         elif _is_wide(value):
             text = f"{c.name} is uncertain: its interval spans most of its bounds."
@@ -187,7 +187,7 @@ def _errors(part: Part) -> Iterator[Item]:
         if left.substituted:
             names = ", ".join(f"{name} ({n})" for name, n in left.substituted.items())
             yield Line(
-                f"With {left.what} left out, folds without data for a constant took the mean of "
+                f"With {left.what} left out, folds without data for a constant used the mean of "
                 f"its kind, or the middle of its bounds: {names}."
             )
     yield Line(

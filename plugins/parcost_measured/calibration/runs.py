@@ -189,8 +189,8 @@ def grids(
         if len(axes) > MOST_AXES:
             names = ", ".join(constants[i].name for _, i in axes)
             raise click.UsageError(
-                f"{len(axes)} constants concern `{case.placed.row.id}`, and {MOST_AXES} are the "
-                f"most: {names}; pick fewer with --constants"
+                f"{len(axes)} constants affect `{case.placed.row.id}`, but the limit is "
+                f"{MOST_AXES}: {names}; choose fewer with --constants"
             )
         groups.setdefault(axes, []).append((case, path))
     made_: list[TimeGrid] = []
@@ -249,10 +249,10 @@ def _evaluate_mesh(
         (scenario,) = session.load(path, values, keep=False)
         report = scenario.evaluate()
         if len(report.results) != 1:
-            return "a constant decides on its structure, and cannot be varied"
+            return "a constant changes the structure of the study, so it cannot be varied"
         result = report.result
         if result.outcome is None or result.infeasible:
-            return next((one.message for one in result.diagnostics), "the study cannot run")
+            return next((one.message for one in result.diagnostics), "the study is invalid")
         step, mfu, speed = (np.asarray(result.figure(name), float) for name in _FIGURES)
         order = [name for name, _ in scenario.axes]
     except KeyError:
@@ -277,7 +277,8 @@ def _evaluate_mesh(
 def _reorder(
     logs: NDArray[np.float64], wanted: Sequence[str], order: Sequence[str], shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
-    """Return the mesh with its axes in the order of *wanted*; a scenario orders them by itself.
+    """Return the mesh with its axes in the order of *wanted*, which may differ from that of a
+    scenario.
 
     The path that sets an attribute may differ from the name of its axis. Their last parts are
     equal; for fabric levels, the last two.

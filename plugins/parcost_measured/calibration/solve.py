@@ -297,7 +297,7 @@ def _select_constants(
     while len(free) * FEWEST_EACH > total:
         weakest = min(free, key=lambda i: float(np.abs(slopes[:, i]).sum()))
         free.remove(weakest)
-        text = f"{total} configurations are too few for so many constants"
+        text = f"{total} configurations are too few for this number of constants"
         rejected.append(RejectedConstant(constant=task.constants[weakest].name, reason=text))
     return free, rejected
 

@@ -227,7 +227,7 @@ def _page(one: CollectiveComparison) -> Iterator[Item]:
     yield Line("Predicted with " + ", ".join(f"`{use}`" for use in one.uses) + ".")
     if timings.nodes and timings.nodes != one.nodes:
         yield Line(
-            f"The log has {timings.nodes} nodes, and the fabric places the ranks on {one.nodes}.",
+            f"The log has {timings.nodes} nodes, but the fabric places the ranks on {one.nodes}.",
             "warning",
         )
     yield Heading("Error of the time, predicted / measured - 1")

@@ -113,10 +113,10 @@ def command(
 ) -> int:
     """Compare predictions with measured runs.
 
-    RUNS.jsonl has one run per line, and a directory stands for all such files in it. By
-    default the published runs of the package are used. Each run becomes a study, which is evaluated
-    with the constants of the catalogue only. Inconsistent rows are listed by line and reason;
-    the others are scored, and the exit code is 1.
+    RUNS.jsonl has one run per line, and a directory stands for all such files in it. By default the
+    published runs of the package are used. Each run becomes a study, which is evaluated with the
+    constants of the catalogue only. Inconsistent rows are listed with line and reason, and the exit
+    code is 1; the other rows are compared.
 
     LOG is the output of nccl-tests or rccl-tests. Each size is compared with the prediction on a
     fabric of the catalogue, for the fastest and for each algorithm.
@@ -134,7 +134,7 @@ def command(
         return _compare_log(path, format_, uses, values, options.plugins(selection), out)
     if uses:
         raise click.UsageError(
-            "`--use` applies to a log of collectives only; runs name their hardware"
+            "`--use` applies only to a log of collectives; runs state their hardware"
         )
     label = _label(file) if file else ""
     wanted = [_limit(text) for text in limits]
@@ -144,7 +144,7 @@ def command(
     for flaw in rows.flaws[:_MOST_REPORTED]:
         write_message(f"error[{flaw.kind}-row]: {flaw.text}")
     if len(rows.flaws) > _MOST_REPORTED:
-        write_message(f"error: {len(rows.flaws) - _MOST_REPORTED:,} more rows are like that")
+        write_message(f"error: {len(rows.flaws) - _MOST_REPORTED:,} more rows have the same error")
     for name, count in rows.unknown.items():
         write_message(
             f"warning[unknown-field]: the unknown field `{name}` of {count:,} rows is ignored"
@@ -192,7 +192,9 @@ def _reject_for_log(
     }
     for option, value in given.items():
         if value:
-            raise click.UsageError(f"`{option}` is of runs, and this file is a log of collectives")
+            raise click.UsageError(
+                f"`{option}` applies to runs, but this file is a log of collectives"
+            )
 
 
 def _compare_log(
@@ -299,7 +301,7 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
     for one in chosen:
         kept = _select(kept, one)
     if chosen and not kept:
-        raise click.UsageError(f"`--select`: no row of {len(both):,} is left")
+        raise click.UsageError(f"`--select`: none of {len(both):,} rows matches")
     composed = [place for place in kept if place.row.synthetic]
     return evolve(
         rows, placed=[place for place in kept if not place.row.synthetic], composed=composed
@@ -307,7 +309,7 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
 
 
 def _select(placed: Sequence[PlacedRow], one: Condition) -> list[PlacedRow]:
-    """Return the rows that meet a condition; raise if no row has its field."""
+    """Return the rows that satisfy a condition; raise an error if no row has its field."""
     from difflib import get_close_matches
 
     from parcost_measured.validation.frameworks import profile_of

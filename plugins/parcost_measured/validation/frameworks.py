@@ -116,7 +116,7 @@ def _is_from(row: RunRow, name: str, least: tuple[int, int]) -> bool:
 
 
 def lacks_links_between_nodes(row: RunRow) -> bool:
-    """Return whether NCCL of the row's container uses NVLink inside of nodes alone.
+    """Return whether NCCL of the row's container uses NVLink only within a node.
 
     Containers of NeMo up to 25.04 are built on PyTorch 25.03, which has NCCL 2.25.1. NVLink between
     the nodes of a GB200 rack takes NCCL 2.25.2: NVIDIA, GB200 NVL Multi-Node Tuning Guide, NCCL.

@@ -138,7 +138,8 @@ def shortest_range(
 class _Sample:
     """The runs of one kind, with weighted runs of the enclosing kinds.
 
-    Logarithms of ratios, sorted, with their weights; *runs* and *models* count the kind alone.
+    Logarithms of ratios, sorted, with their weights; *runs* and *models* are the counts of this
+    kind only.
     """
 
     kind: Kind
@@ -251,7 +252,7 @@ def ranges(ratios: Sequence[Ratio], figure: str) -> Ranges | None:
 def _coverage_error(held: Coverage) -> tuple[int, float]:
     """Return the whole runs between the coverage and the claimed one, and the half-width.
 
-    A difference of less than a run is none, so that the narrower ranges are better.
+    A difference of less than one run is ignored, so that narrower ranges are preferred.
     """
     return int(abs(held.share - COVERAGE) * held.n), held.half_width
 

@@ -292,8 +292,8 @@ def _excluded_rows(summary: Summary) -> Iterator[Item]:
         yield Line(f"Unknown fields (ignored): {names}.")
     if slowed := sum(one.row.slowdown[1] > 0 for one in summary.rows):
         yield Line(
-            f"{_count(slowed, 'row')} lost time to a fault of the machine that no study has. The "
-            "predictions are longer by the middle of the range that the source gives, and the "
+            f"{_count(slowed, 'row')} lost time to a machine fault that is not modeled. The "
+            "predictions are increased by the middle of the range that the source gives, and the "
             "intervals by its ends."
         )
     if summary.unread:

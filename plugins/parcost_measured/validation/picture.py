@@ -67,7 +67,7 @@ def scatter(rows: Sequence[ScoredRow]) -> Chart:
         name="errors",
         title="Predicted over measured",
         notes=[
-            "A dot is a run; on the line its prediction is exact.",
+            "Each dot is a run; on the line, prediction and measurement are equal.",
             *([f"The first {len(shown):,} of {len(rows):,} runs."] if left else []),
         ],
         spec=_SPEC,

@@ -70,13 +70,15 @@ def _base_recipe(row: RunRow, profile: Profile) -> Recipe:
     numbers, text = row.numbers, (row.precision or "").lower()
     name = next((n for kind, said, n in _RECIPES if kind == numbers and re.search(said, text)), "")
     if not name:
-        message = f"the row names no precision that a recipe is known for: `{row.precision}`"
+        message = f"there is no recipe for the precision of the row: `{row.precision}`"
+        if not text:
+            message = "the row has no precision"
         raise UnmodelledError(message)
     assumed = ""
     if name == "fp8_delayed" and "delayed" not in text:
         assumed = "fp8 with delayed scaling: the row does not name the recipe"
     if numbers == "mxfp4":
-        assumed = "mxfp4 as nvfp4: the catalogue has no recipe of its own"
+        assumed = "mxfp4 is modeled as nvfp4: the catalogue has no mxfp4 recipe"
     if "pure" in text and name == "bf16":
         return Recipe("bf16_pure")
     if profile.sharded_master and numbers not in ("fp32", "tf32"):
@@ -171,7 +173,7 @@ def recomputation_of(row: RunRow) -> Recomputation:
             return Recomputation("none")
         case "partial":
             return Recomputation(
-                "selective", _POINTS, "a part is recomputed: attention's core, norms, activations"
+                "selective", _POINTS, "partial recomputation: attention core, norms, activations"
             )
         case _:
-            return Recomputation("none", {}, "nothing is recomputed: the row does not say")
+            return Recomputation("none", {}, "no recomputation: the row does not state it")

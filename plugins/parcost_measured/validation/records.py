@@ -121,9 +121,9 @@ def _check_range(attribute: Attribute[Any], value: float, where: str) -> Reading
         return Reading(None, (said,))
     least, over = attribute.metadata.get("least"), attribute.metadata.get("above")
     if least is not None and value < least:
-        return Reading(None, (f"`{where}` is {value:g}, and {least:g} is the least",))
+        return Reading(None, (f"`{where}` is {value:g}, but it must be at least {least:g}",))
     if over is not None and value <= over:
-        return Reading(None, (f"`{where}` is {value:g}, and must be above {over:g}",))
+        return Reading(None, (f"`{where}` is {value:g}, but it must be above {over:g}",))
     return Reading(value)
 
 

@@ -335,7 +335,7 @@ def _row(
         ]
     row: RunRow = reading.made
     if row.id in seen:
-        return [flaw("duplicate", f"the id `{row.id}` is that of {seen[row.id]} too")]
+        return [flaw("duplicate", f"the id `{row.id}` is also the id of {seen[row.id]}")]
     seen[row.id] = f"{name}:{number}"
     found = [flaw(kind, reason) for kind, check in _CHECKS for reason in check(row)]
     return found or PlacedRow(row=row, file=name, line=number)
@@ -355,13 +355,13 @@ def _layout(row: RunRow) -> Iterator[str]:
     product = p.tp * p.pp * p.cp * p.dp
     if product != devices:
         yield (
-            f"tp {p.tp} x pp {p.pp} x cp {p.cp} x dp {p.dp} = {product} ranks, and there are "
+            f"tp {p.tp} x pp {p.pp} x cp {p.cp} x dp {p.dp} = {product} ranks, but there are "
             f"{devices} devices"
         )
     if (p.tp * p.cp * p.dp) % p.ep:
         yield f"ep {p.ep} does not divide the {p.tp * p.cp * p.dp} ranks of a stage"
     if p.ep > 1 and not row.is_sparse:
-        yield f"ep {p.ep} splits experts, and the model has none"
+        yield f"ep {p.ep} needs experts, but the model has none"
     if isinstance(p.hsdp, Hybrid) and p.hsdp.shard * p.hsdp.replicate != p.dp * p.cp:
         yield (
             f"shards of {p.hsdp.shard} x {p.hsdp.replicate} replicas are not the "
@@ -373,25 +373,26 @@ def _batch(row: RunRow) -> Iterator[str]:
     b, dp = row.batch, row.parallel.dp
     if b.global_ % (b.micro * dp):
         yield (
-            f"{b.global_} sequences do not divide over micro-batches of {b.micro} on {dp} replicas"
+            f"{b.global_} sequences are not divisible by micro-batches of {b.micro} on {dp} "
+            "replicas"
         )
     elif b.grad_accum is not None and b.micro * b.grad_accum * dp != b.global_:
         yield (
             f"micro-batches of {b.micro} x {b.grad_accum} x dp {dp} = {b.micro * b.grad_accum * dp}"
-            f" sequences, and the global batch is {b.global_}"
+            f" sequences, but the global batch is {b.global_}"
         )
 
 
 def _model(row: RunRow) -> Iterator[str]:
     m, p = row.model, row.parallel
     if m.kv_heads is not None and m.heads % m.kv_heads:
-        yield f"{m.heads} heads do not divide over {m.kv_heads} key-value heads"
+        yield f"{m.heads} heads are not divisible by {m.kv_heads} key-value heads"
     if m.head_dim is None and m.hidden % m.heads:
-        yield f"a hidden size of {m.hidden} does not divide over {m.heads} heads"
+        yield f"a hidden size of {m.hidden} is not divisible by {m.heads} heads"
     if row.is_sparse and m.topk is None:
-        yield "`model.topk` is missing, and the model has experts"
+        yield "`model.topk` is missing, but the model has experts"
     if m.topk is not None and m.topk > (m.experts or 0):
-        yield f"{m.topk} experts of {m.experts or 0} are visited"
+        yield f"`model.topk` is {m.topk}, but the model has {m.experts or 0} experts"
     if p.pp * p.vp > m.layers + 2:
         yield f"{m.layers} layers are too few for {p.pp} stages of {p.vp} chunks"
 

@@ -31,7 +31,7 @@ class Score:
 
 
 def score(errors: Sequence[float], weights: Sequence[float] | None = None) -> Score | None:
-    """Return the score of *errors*, None if there are none.
+    """Return the score of *errors*, None without errors.
 
     >>> score([-0.25, 0.5])
     Score(n=2, mape=0.375, median=0.375, mean=0.125, p90=0.475)

@@ -149,7 +149,7 @@ _GPT_OSS = r"gpt-?oss"
 
 def _norm(facts: Facts) -> Value:
     kind = "rms" if facts.is_gated else "layer"
-    return Assumption(kind, f"{kind} norms, by whether the MLP is gated")
+    return Assumption(kind, f"{kind} norms, assumed because of the gated or ungated MLP")
 
 
 def _biases(facts: Facts) -> Value:
@@ -212,8 +212,8 @@ def _zero(facts: Facts) -> Value:
     if text.startswith("none") or re.search(_REPLICAS, text):
         return "0"
     if not text:
-        return Assumption("0", "nothing is sharded: the row does not say")
-    return Assumption("1", f"the optimizer is sharded: `{text}` says no more")
+        return Assumption("0", "no sharding: the row does not state it")
+    return Assumption("1", f"the optimizer is sharded: `{text}` states no more")
 
 
 def _shard(facts: Facts) -> Value:
@@ -262,7 +262,7 @@ def _schedule(facts: Facts) -> Value:
         if re.search(pattern, said):
             return kind
     if said and not re.search(r"1f1b|none|unknown", said):
-        raise UnmodelledError(f"the schedule `{facts.row.schedule}` is not known")
+        raise UnmodelledError(f"the schedule `{facts.row.schedule}` is unknown")
     return "interleaved" if p.vp > 1 else None
 
 
@@ -282,17 +282,19 @@ def _stages(facts: Facts) -> Value:
         raise UnmodelledError(f"`extra.pp_layout` is `{said}`: {error}") from error
     if len(counts) != p.pp * p.vp or sum(counts) != facts.row.model.layers:
         raise UnmodelledError(
-            f"`extra.pp_layout` has {sum(counts)} layers on {len(counts)} stages, and the row "
+            f"`extra.pp_layout` has {sum(counts)} layers on {len(counts)} stages, but the row "
             f"{facts.row.model.layers} on {p.pp * p.vp}"
         )
     return f"[{', '.join(map(str, counts))}]"
 
 
 def _assignment(facts: Facts) -> Value:
-    """Return the rule that assigns layers to stages, if the framework has none for this count."""
+    """Return the rule that assigns layers to stages, if the framework has no rule for this layer
+    count.
+    """
     if facts.divides or facts.profile.deals or facts.row.extra.get("pp_layout"):
         return None
-    why = f"{facts.row.model.layers} layers that do not divide fill stages from the first"
+    why = f"{facts.row.model.layers} layers are not divisible: the first stages are full"
     return None if facts.ends else Assumption("fill", why)
 
 
@@ -322,7 +324,7 @@ def _recompute(facts: Facts) -> Value:
 def _flash(facts: Facts) -> Value:
     said = (facts.row.attention or "").lower()
     if not said:
-        return Assumption("on", "attention is fused: the row does not say")
+        return Assumption("on", "attention is fused: the row does not state it")
     return "off" if re.search(r"no flash|not flash|unfused|eager", said) else "on"
 
 
@@ -342,7 +344,7 @@ def _kernel(facts: Facts) -> Value:
     if len(named) == 1:
         return named[0]
     if facts.profile.writes_scores:
-        return Assumption("auto", "the usual kernel of fused attention on the device")
+        return Assumption("auto", "the default fused attention kernel of the device")
     return None
 
 
@@ -367,7 +369,7 @@ def _launch_blocking(facts: Facts) -> Value:
     hardware = facts.row.hardware
     if "BigScience" in facts.row.source and "A100" in hardware.gpu and hardware.gpus >= _HUNG:
         return Assumption(
-            "on", "CUDA_LAUNCH_BLOCKING=1, without which BigScience's jobs of 320 A100 hung"
+            "on", "CUDA_LAUNCH_BLOCKING=1, without which BigScience jobs on 320 A100 hung"
         )
     return None
 
@@ -394,16 +396,16 @@ def _cuda_graphs(facts: Facts) -> Value:
         case "local" | "transformer_engine" if "attn" in scope or scope in ("", "[]", "None"):
             return Assumption("layer", f"graphs of a layer, of the scope {scope or 'not stated'}")
         case "local" | "transformer_engine":
-            return Assumption("none", f"graphs of the scope {scope} leave a layer to the host")
+            return Assumption("none", f"graphs of the scope {scope} do not include whole layers")
     if facts.row.extra.get("cuda_graph") is True and not scope:
         if (facts.row.year or 0) >= _WHOLE_GRAPHS:
-            return Assumption("iteration", "a graph of the iteration, as customary from 2026 on")
-        return Assumption("layer", "graphs of a layer: the row says that there were some")
+            return Assumption("iteration", "a graph of the iteration, as usual since 2026")
+        return Assumption("layer", "graphs of a layer: the row states that graphs were used")
     if scope:
         captured = "attn" in scope or "full" in scope
         return Assumption("layer" if captured else "none", f"graphs of the scope {scope}")
     if re.search(r"CUDA graphs on", facts.row.notes):
-        return Assumption("layer", "graphs of a layer: the row says that there were some")
+        return Assumption("layer", "graphs of a layer: the row states that graphs were used")
     return None
 
 
@@ -475,7 +477,9 @@ def _tensor(facts: Facts) -> Value:
         return "pipelined"
     if False in said or not _splits_products(facts):
         return None
-    return Assumption("pipelined", f"products in chunks, as in recipes of {facts.profile.title}")
+    return Assumption(
+        "pipelined", f"chunked matrix products, as in recipes of {facts.profile.title}"
+    )
 
 
 def _splits_products(facts: Facts) -> bool:
@@ -501,7 +505,7 @@ def _balance(facts: Facts) -> Value:
         return None
     said = facts.row.extra.get("router_force_balance")
     if said is False:
-        return Assumption("dirichlet", "experts are as uneven as those of published routers")
+        return Assumption("dirichlet", "the load of experts is as uneven as with published routers")
     if said is True:
         return "balanced"
     forced = re.search(r"(?<!not )(force-balanced|forced to balance)", facts.row.notes)
@@ -523,7 +527,9 @@ def _capacity(facts: Facts) -> Value:
         return _number(said)
     if not re.search(r"qualifier: tokendrop|drops tokens|token.?drop", facts.row.notes):
         return None
-    return Assumption("1", "tokens beyond the mean of an expert are dropped, as in Megatron-Bridge")
+    return Assumption(
+        "1", "tokens above the mean load of an expert are dropped, as in Megatron-Bridge"
+    )
 
 
 def _loss(facts: Facts) -> Value:
@@ -532,7 +538,9 @@ def _loss(facts: Facts) -> Value:
         return Assumption("gradient", "Transformer Engine's cross entropy, as in Bridge's recipes")
     if facts.profile.framework.startswith("torchtitan") and row.extra.get("compile"):
         if (row.year or 0) < 2025:
-            return Assumption("eager", "torchtitan compiled layers alone until 2025, not the loss")
+            return Assumption(
+                "eager", "until 2025 torchtitan compiled only the layers, not the loss"
+            )
         return Assumption("logits", "the loss is compiled with the model, as in torchtitan v0.1.0")
     return None
 
@@ -552,7 +560,7 @@ def _dispatcher(facts: Facts) -> Value:
     if named and not re.search(r"(no|without|not) (deep|hybrid)ep", row.notes, re.IGNORECASE):
         return f"{named[1].lower()}ep"
     if facts.profile.framework == "megatron_core":
-        return Assumption("alltoall", "tokens go to experts by an all-to-all, as Megatron advises")
+        return Assumption("alltoall", "tokens are exchanged by all-to-all, as Megatron recommends")
     return None
 
 
@@ -816,9 +824,9 @@ def write(row: RunRow) -> StudyText:
         blocks[f"framework {facts.profile.framework}"] = own
     imports += [f"precisions.{name}" for name in (facts.recipe.name, facts.recipe.state) if name]
     assumptions.append(
-        "the row names no framework"
+        "the row has no framework"
         if facts.profile is GENERIC
-        else f"what the row does not say of its software is as in {facts.profile.framework}"
+        else f"software settings that the row does not state are those of {facts.profile.framework}"
     )
     lines = [
         f"# {_comment(row.id)}",
@@ -848,10 +856,10 @@ def _require_entry(row: RunRow) -> HardwareEntry:
     kind = (row.model.attn_type or "mha").lower()
     if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):
         raise UnmodelledError(
-            f"attention of the kind `{row.model.attn_type}` cannot be expressed in a spec"
+            f"attention of the type `{row.model.attn_type}` cannot be expressed in a spec"
         )
     if re.search(_ADAPTERS, f"{row.source} {row.notes} {row.extra.get('task') or ''}"):
-        raise UnmodelledError("adapters (LoRA) of a row are not read yet")
+        raise UnmodelledError("adapters (LoRA) of a row are not supported yet")
     return entry
 
 
@@ -861,11 +869,13 @@ def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
     size = domain_of(hardware) or (hardware.gpus_per_node if inside == "node" else None)
     if inside == "domain" and lacks_links_between_nodes(facts.row):
         size = hardware.gpus_per_node
-        assumptions.append("NCCL 2.25.1 of the container has no NVLink between nodes")
+        assumptions.append("NCCL 2.25.1 of the container does not use NVLink between nodes")
     network = facts.network
     if network is None:
         if facts.row.nodes != 1:
-            assumptions.append(f"a network as that of {facts.fabric}: the row does not say")
+            assumptions.append(
+                f"the network of {facts.fabric} is assumed: the row does not state it"
+            )
         if size is None:
             return
     inner: list[str] = []

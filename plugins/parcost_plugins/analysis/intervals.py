@@ -66,7 +66,7 @@ def _known_memory(study: Study, value: Real) -> Interval:
     """Return the memory interval of a framework whose allocations are known."""
     budget = study[MemoryBudget]
     framework = block_name(study[Training].framework)
-    source = f"measured memory of open runs; the allocations of `{framework}` are known"
+    source = f"measured memory of open runs; the allocations of `{framework}` are modeled"
     symbols = {"M": (value, "B"), "d": budget.error}
     return Interval(
         name="memory",
@@ -93,8 +93,11 @@ def _spread(study: Study, accuracy: Accuracy) -> tuple[Real, str] | None:
     if accuracy.has_device(name):
         return None
     if family is None:
-        return accuracy.others.spread, f"u, spread of others: `{name}` has no runs and no family"
-    return family.spread, f"u, spread of its family: `{name}` has no measured runs"
+        return (
+            accuracy.others.spread,
+            f"u, spread of other devices: `{name}` has no measured runs and no family",
+        )
+    return family.spread, f"u, spread of the device family: `{name}` has no measured runs"
 
 
 def _interval(
@@ -130,10 +133,10 @@ def _basis(found: ObservedErrors, spread: tuple[Real, str] | None, note: str) ->
     kind = {"any": "", "dense": "dense ", "experts": "MoE "}[found.model]
     models = "model" if found.models == 1 else "models"
     of = ", ".join(filter(None, (found.family, found.framework)))
-    wider = "" if spread is None else "; widened: no runs on this device"
+    wider = "" if spread is None else "; interval widened: no runs on this device"
     return (
         f"{found.runs:,.0f} runs of {found.models:,.0f} {kind}{models}{f' ({of})' if of else ''} "
-        f"took {found.low:.2f} to {found.high:.2f} x predicted{wider}{note}"
+        f"took {found.low:.2f}-{found.high:.2f} x the prediction{wider}{note}"
     )
 
 

@@ -15,15 +15,15 @@ _WIDER = 10.0  # times the ridges that the axis reaches to either side
 def ridge_chart(
     asked: Roofline, label: str, peak: Real, rates: list[tuple[str, Real]], source: str
 ) -> Iterator[Chart]:
-    """Yield the picture of one machine; a sweep has none."""
+    """Yield the picture of one machine; no picture for a sweep."""
     if is_array(peak, *(rate for _, rate in rates)):
         return
     yield Chart(
         name="ridges",
-        title=f"FLOPs that each level can feed: {label}",
+        title=f"Attainable FLOP/s by level: {label}",
         place=40,
         notes=[
-            f"Left of a ridge point the level is the limit, right of it the {asked.compute} peak.",
+            f"Left of a ridge point the limit is bandwidth, right of it the {asked.compute} peak.",
             "Large marks: ridge points.",
         ],
         spec=_SPEC,

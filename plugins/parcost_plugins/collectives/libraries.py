@@ -44,7 +44,7 @@ RCCL = Library(
 )
 NCCL_TEXT_BOOK = Library(
     name="nccl_text_book",
-    source="NCCL 2.30: its algorithms by rounds and bytes, without protocols",
+    source="NCCL 2.30: algorithms estimated by rounds and bytes, without protocols",
     algorithms={
         "all_reduce": ("ring", "double_tree", "nvls", "collnet_direct", "collnet_chain"),
         "all_gather": ("ring", "nvls", "pat"),
@@ -55,7 +55,7 @@ NCCL_TEXT_BOOK = Library(
 )
 RCCL_TEXT_BOOK = Library(
     name="rccl_text_book",
-    source="RCCL: its algorithms by rounds and bytes, without protocols",
+    source="RCCL: algorithms estimated by rounds and bytes, without protocols",
     algorithms={
         "all_reduce": ("ring", "double_tree"),
         "all_gather": ("ring",),

@@ -6,9 +6,9 @@ sequence. Each carries the blocks of all ranks outside the unit below. Messages 
 so they share the links of a torus and may leave their rail. If they first move inside the node
 (PXN), the innermost level carries these bytes too.
 
-A rank starts its messages one after another, so it pays the latency of every one, whichever level
-decides. A reduce-scatter of the same messages moves the bytes of a ring, but between arbitrary
-partners. ``auto`` does not try it.
+A rank starts its messages one after another, so it pays the latency of every message, at any level.
+A reduce-scatter of the same messages moves the bytes of a ring, but between arbitrary partners.
+``auto`` does not try it.
 """
 
 from __future__ import annotations

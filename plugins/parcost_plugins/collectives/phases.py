@@ -30,7 +30,7 @@ class PhasedAlgorithm(Collective):
 
 
 class PowersOfTwo(PhasedAlgorithm):
-    """An algorithm some operations of which need a power-of-two number of ranks."""
+    """An algorithm that needs a power-of-two number of ranks for some operations."""
 
     def able(self, operation: str, group: Group) -> Mask:
         """Return whether the rank count is a power of two, if *operation* needs one."""

@@ -97,7 +97,10 @@ def _operation_check(study: Study, role: str, name: str, operation: str, group: 
 
 def _help(*, power: bool, remedy: bool) -> str:
     if remedy:
-        return "`{remedy}` declares that the switches can; `auto` takes an algorithm that can"
+        return (
+            "`{remedy}` declares that the switches reduce; `auto` chooses an algorithm that does "
+            "not need it"
+        )
     return "the nearest are {below} and {above}" if power else "`auto` takes one that can"
 
 

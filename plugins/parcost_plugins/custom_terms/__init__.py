@@ -96,7 +96,7 @@ def _value(name: str, value: Real, unit: str, term: CustomTerm) -> Formula:
 
 
 def _is_given(value: Real) -> bool:
-    """Return whether a term has time or memory; a swept value counts as given."""
+    """Return whether a term has time or memory; true for a swept value."""
     return not (isinstance(value, (float, int)) and value == 0)
 
 

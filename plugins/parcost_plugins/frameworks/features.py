@@ -79,7 +79,7 @@ def _feature_check(study: Study, framework: Framework, offer: Offer, target: Tar
             "near": _nearest_values(offer, value, target.kind),
         },
         notes=[note.replace("{", "{{").replace("}", "}}") for note in notes],
-        help="use {near}, or another framework, or none",
+        help="use {near}, or another framework",
     )
 
 

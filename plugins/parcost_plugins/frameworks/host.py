@@ -70,7 +70,7 @@ from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 NAME = "waiting for the host"
 PROCESSOR = "processor"  # the resource: it issues kernels one after another
 QUEUE = "queue"  # of the device: it is empty while the host reads what the device counted
-SOURCE = "kernels as the framework's code issues them; the longer of host and device counts"
+SOURCE = "kernels in the order of the framework; the longer of host and device time counts"
 _PAIRS = 2  # of products in a layer, with an all-reduce behind each in either pass
 _BIAS_KERNELS = (2.0, 4.0)  # a product and a sum; products and sums for the bias and the weight
 #: Kernels of an adapter forward (two products, a scale and a sum) and as many for the gradient of
@@ -275,7 +275,7 @@ def _lists(study: Study, framework: Framework) -> Iterator[Work]:
                     N=ranks,
                     tau=(framework.list_issue, "s"),
                     origins=partial(_seconds_of, framework, tau="list_issue"),
-                    source="lists with a tensor for each rank, each of which is copied",
+                    source="lists with one tensor per rank, each of which is copied",
                 ),
                 pass_=pass_,
                 count=parameters.count,
@@ -522,7 +522,7 @@ def _work(
 
 
 def _takes_time(seconds: Formula) -> bool:
-    """Return whether a term takes time; a swept one counts as such."""
+    """Return whether a term takes time; true for a swept term."""
     return _is_set(seconds.value)
 
 

@@ -30,14 +30,14 @@ def batch_charts(study: Study) -> Iterator[Chart]:
                     title=f"Tokens/s of a device over the batch: {block_name(serving)}",
                     place=65,
                     notes=[
-                        "While memory bandwidth bounds a token, a larger batch is nearly free.",
+                        "While decoding is memory-bound, a larger batch is nearly free.",
                         "Hollow points do not fit in memory.",
                     ],
                     spec=_SPEC,
                     columns={
                         "batch": "batch",
                         "rate": "tokens/s per device",
-                        "seconds": "time of one more token",
+                        "seconds": "time per output token (TPOT)",
                         "bound": "bound by",
                         "fits": "memory",
                         "formula": "formula",

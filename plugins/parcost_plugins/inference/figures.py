@@ -43,7 +43,8 @@ def figures_of(replica: Replica, first: ServingPhase, next_: ServingPhase) -> It
 
 
 _SIDE_BY_SIDE = (
-    "compute and memory overlap, so the longer one counts; communication is added; launches of "
+    "the longer of compute and memory time counts, as they overlap; communication is added; "
+    "launches of "
     "the host count if they take longer than the sum"
 )
 
@@ -64,7 +65,7 @@ def table(replica: Replica, first: ServingPhase, next_: ServingPhase) -> Section
         for name, phase in (("prefill", first), ("decode", next_))
     ]
     return Section(
-        title=f"Serving `{block_name(replica.serving)}`: where the time goes",
+        title=f"Serving `{block_name(replica.serving)}`: time by cause",
         columns=(
             "phase",
             "seconds",
@@ -97,17 +98,21 @@ def _speed(
     serving = replica.serving
     yield sheet(
         "prefill_seconds",
-        "time to the first token",
+        "time to first token (TTFT)",
         "s",
         _seconds(first, sheet),
         note=_bound(first),
     )
     yield sheet(
-        "decode_seconds", "time of one more token", "s", _seconds(next_, sheet), note=_bound(next_)
+        "decode_seconds",
+        "time per output token (TPOT)",
+        "s",
+        _seconds(next_, sheet),
+        note=_bound(next_),
     )
     yield sheet(
         "request_seconds",
-        "time of a whole answer",
+        "latency of a whole response",
         "s",
         "prefill_seconds + max(output - 1, 0) decode_seconds, as the prefill gives the first token",
         output=serving.output,
@@ -167,7 +172,7 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
     )
     yield sheet(
         "prefill_compute_seconds",
-        "products of a prompt, and its attention",
+        "compute time of a prompt, including attention",
         "s",
         "((prefill_flops - S A) / peak + S A / core) / t, A of attention",
         core=(replica.explain_attention_rate(), "FLOP/s"),
@@ -182,21 +187,21 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
     yield sheet("cache_seconds", "reading the cache", "s", "n C / B, C of one sequence on a rank")
     yield sheet(
         "compute_seconds",
-        "products of a token",
+        "compute time of a token",
         "s",
         "n (G + K) / (t peak), K of attention to the cache of a sequence",
     )
     yield from _messages(replica, next_, sheet)
     yield sheet(
         "crossover_batch",
-        "batch above which products take longer than reading the weights",
+        "batch above which compute takes longer than reading the weights",
         "",
         "w peak / (2 B)",
     )
     if serving.model.experts:
         yield sheet(
             "experts_hit",
-            "experts of a layer that a batch visits",
+            "experts of a layer that a batch uses",
             "",
             "K (1 - max(1 - k / K, 0)^(n g)), k of K experts for each token",
             K=float(serving.model.experts),

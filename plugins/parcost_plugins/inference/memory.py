@@ -79,7 +79,7 @@ def bytes_per_layer(replica: Replica) -> Real:
 
 
 def copies(replica: Replica) -> Real:
-    """Return how many of the tp ranks hold the same part of the cache.
+    """Return the number of tp ranks that have the same part of the cache.
 
     If the heads are unknown, they are assumed to be enough for all ranks.
     """

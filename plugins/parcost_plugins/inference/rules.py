@@ -18,7 +18,7 @@ _TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 
 def prerequisites(serving: Serving) -> Iterator[Check]:
-    """Yield the rules that must hold before anything can be computed."""
+    """Yield the rules that must be satisfied before anything can be computed."""
     name, model, device = block_name(serving), serving.model, serving.device
     has = [kind for kind in _TYPES if getattr(device, kind) is not None]
     yield RULES.check(

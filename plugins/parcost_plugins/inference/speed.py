@@ -2,7 +2,7 @@
 
 Compute and memory traffic overlap, so the longer counts; communication overlaps with neither. A
 host that issues kernels one by one overlaps too, and the longest time counts. A token passes the
-stages in sequence. As many batches as stages keep all of them busy.
+stages in sequence. One batch per stage keeps all stages busy.
 """
 
 from __future__ import annotations

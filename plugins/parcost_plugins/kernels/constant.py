@@ -25,7 +25,7 @@ from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
 class ConstantKernels(KernelModel):
-    """FLOPs over peak at one efficiency; memory traffic likewise."""
+    """FLOPs over peak at one efficiency; memory traffic over bandwidth in the same way."""
 
     name = "constant"
 

@@ -99,7 +99,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
         yield _closest(base, tried)
         return
     pairs = len(found[0].values) > 1 and all(len(fix.values) > 1 for fix in found)
-    notes = ["no single change that was tried is enough; pairs of those that save the most"]
+    notes = ["no single change is enough; pairs of the changes that save most"]
     yield Section(
         title="Changes that fit in memory",
         columns=_COLUMNS,
@@ -165,11 +165,11 @@ def _row(base: Fix, fix: Fix) -> tuple[Any, ...]:
 
 def _closest(base: Fix, tried: Sequence[Fix]) -> Section:
     """Return a section with the change closest to fitting, if none fits."""
-    title = "No change that was tried fits in memory"
+    title = "No change fits in memory"
     least = min(tried, key=lambda fix: fix.memory_bytes, default=base)
     if least.memory_bytes >= base.memory_bytes:
         return Section(title=title, columns=("change",), rows=[("take more devices",)], lead=1)
-    notes = ["this comes closest; take more devices, or devices with more memory"]
+    notes = ["this change comes closest; use more devices, or devices with more memory"]
     return Section(title=title, columns=_COLUMNS, rows=[_row(base, least)], notes=notes, lead=1)
 
 

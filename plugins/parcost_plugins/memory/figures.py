@@ -73,7 +73,7 @@ def _recipe(study: Study) -> Iterator[Figure]:
     yield sheet("state_total", "training state of the whole model", "GB", "N bytes_per_parameter")
     yield sheet(
         "devices_for_state",
-        "smallest number of devices that hold the state",
+        "smallest number of devices whose memory holds the state",
         "",
         f"ceil(state_total / M - {_ROUNDING})",
     )
@@ -96,7 +96,7 @@ def _largest_model(study: Study, sheet: Sheet) -> Figure:
     }
     return sheet(
         "largest_model",
-        "largest model whose state this layout holds",
+        "largest model whose state fits with this layout",
         "G",
         "ratio(M tp pp, w weights / W + gradients / G + o optimizer / O), W, G and O ranks of "
         "the shards, w and o the shares on the device",
@@ -132,7 +132,7 @@ def _by_class(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "activation_memory",
         "memory of activations",
         "GiB",
-        "sum(m), of every micro-batch alive",
+        "sum(m), of all micro-batches in flight",
         m=(found["activations"], "B"),
     )
     yield sheet(

@@ -15,7 +15,7 @@ _MOMENTS = {
     "backward": "in backward",
     "loss": "at the loss",
     "end_of_backward": "at the end of backward",
-    "optimizer": "in the optimizer's update",
+    "optimizer": "in the optimizer update",
     "gather": "while parameters are gathered",
 }
 
@@ -68,7 +68,7 @@ def outcome_checks(study: Study, outcome: Outcome) -> list[Check]:
             (needs <= limits.fitting) | (needs > limits.most),
             "cluster.device",
             notes=(
-                "it may run out of memory: tight is {tight:g} to {most:g} % of the usable memory",
+                "may run out of memory: tight means {tight:g} to {most:g} % of the usable memory",
             ),
             factor=inf,
             verdict="tight in memory",

@@ -193,7 +193,7 @@ def _copy_to_add(kind: StageKind, study: Study) -> Memory:
 
 
 def _message_copy(kind: StageKind, study: Study) -> Memory:
-    """Return the copy of the buffer of sums in the type of the message, behind backward."""
+    """Return the copy of the buffer of sums in the type of the message, after backward."""
     precision = study[Training].precision
     return _buffer(
         kind,
@@ -235,7 +235,8 @@ def _update_copy(kind: StageKind, study: Study) -> Iterator[Memory]:
     """Yield the copies of a shard's gradients that the optimizer reads: joined, then in fp32.
 
     The first fits a bucket that was freed, or a shard that was added up. Either may fit the freed
-    copy for the norm. Either may fit blocks of the loss, beside the shard and that copy.
+    copy for the norm. Either may reuse memory blocks of the loss, in addition to the shard and that
+    copy.
     """
     training, stage = study[Training], zero_stage(study)
     shard = kind.elements / kind.shards(True)

@@ -2,8 +2,8 @@
 
 PyTorch's allocator returns the smallest free block that is large enough, and splits it. The first
 update follows the first loss, so its tensors take blocks of the loss that are large enough. The
-next loss finds these blocks free again, and such a tensor is no further one. Larger tensors have
-blocks of their own, which stay from step to step.
+next loss finds these blocks free again, so such a tensor needs no further memory. Larger tensors
+have blocks of their own, which stay from step to step.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def checks(study: Study) -> Iterator[Check]:
                 id="offload-needs-host-bandwidth",
                 holds=(away == 0) | (device.host_bandwidth is not None),
                 subject=f"offload.{name}",
-                message=f"{{share:.4g}} % of {_OFFLOADED[name]} is offloaded, and the device has "
+                message=f"{{share:.4g}} % of {_OFFLOADED[name]} is offloaded, but the device has "
                 "no `host_bandwidth`",
                 inputs={"share": 100.0 * away},
                 help="write `host_bandwidth` in the device, such as 64 GB/s per_direction",
@@ -136,7 +136,9 @@ def checks(study: Study) -> Iterator[Check]:
             id="offload-needs-host-bandwidth",
             holds=device.host_bandwidth is not None,
             subject="local_updates.offload",
-            message="the outer state is on the host, and the device has no `host_bandwidth`",
+            message=(
+                "the outer optimizer state is on the host, but the device has no `host_bandwidth`"
+            ),
             help="write `host_bandwidth` in the device, such as 64 GB/s per_direction",
         )
 
@@ -267,7 +269,7 @@ def _update_gradients(study: Study) -> Real:
 
 
 def _sum_bytes(study: Study) -> Real:
-    """Return the bytes of a sum of gradients on the host, beside the gradient of the update.
+    """Return the bytes of a sum of gradients on the host, without the gradient of the update.
 
     DeepSpeed has none for a single micro-batch, unless it shards weights too.
     """
@@ -484,7 +486,7 @@ _OFFLOADED = {
 
 
 def _is_offloaded(share: Real) -> bool:
-    """Return whether anything is offloaded; a swept share counts as offloaded."""
+    """Return whether anything is offloaded; true for a swept share."""
     return is_array(share) or bool(share > 0)
 
 

@@ -128,7 +128,7 @@ def _gradients(held: Memory, kind: StageKind, study: Study) -> Iterator[Memory]:
 
     Those of a single micro-batch, unless they have a buffer, do not exist until backward makes
     them. While the activations of all layers are alive, the last layer and the head have gradients.
-    All parts have gradients when the activations of the first layer alone are left.
+    All parts have gradients when only the activations of the first layer are left.
 
     PyTorch's FSDP allocates sharded gradients on the stream of reductions. The allocator gives
     their freed blocks to no other stream. DeepSpeed's ZeRO 1 copies the shard of a rank, and frees

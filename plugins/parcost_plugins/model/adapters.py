@@ -133,7 +133,9 @@ class _Adapter:
         return {**own, "R": (self.received, "")} if self.expert else own
 
     def elements(self, *, replicated: bool) -> Real:
-        """Return the parameters on this rank that every rank of the group holds, or the others."""
+        """Return the parameters on this rank that every rank of the group has, or the other
+        parameters.
+        """
         return sum(
             (
                 self.batch * one.inputs * one.outputs
@@ -157,7 +159,7 @@ class _Frozen:
 
 @hookimpl
 def parameters(study: Study) -> Iterator[Parameters]:
-    """Return both matrices of every adapter."""
+    """Return sum over both matrices of every adapter."""
     adapters = study.get(Adapters)
     if adapters is None:
         return

@@ -109,7 +109,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             total=model.heads,
             count=count,
             matrices=0.0,
-            source="one for every head; ranks have equal parts",
+            source="one value per head, divided equally over the ranks",
         )
 
 
@@ -282,5 +282,5 @@ def _unsharded_parameters(name: str, elements: Real, rank: Rank) -> Parameters:
         total=elements,
         count=rank.attention_layers.count,
         replicated=True,
-        source="every rank holds all",
+        source="replicated on every rank",
     )

@@ -27,7 +27,7 @@ def flops(rank: Rank) -> ModelFlops:
         name="attention core",
         per_token=2 * model.heads * (model.qk_dim + model.value_dim) * met,
         kind="attention",
-        source="2 products, each 2 a d FLOPs per attended token (a heads of size d)",
+        source="2 matrix products, each 2 a d FLOPs per attended token (a heads of size d)",
     )
 
 
@@ -53,7 +53,7 @@ def memory(rank: Rank) -> Iterator[Memory]:
         if precision.narrow != "none" and not shared:
             # The projection keeps a narrow copy; the core reads what it wrote itself.
             yield from rank.saved_tensor(
-                "attention output, as the core wrote it",
+                "attention output in the compute type",
                 "q < e ? s b a v e / t : 0",
                 span,
                 source=FUSED,

@@ -164,7 +164,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
         count=count,
         replicated=True,
         matrices=0.0,
-        source="every rank holds the gain, which all heads share",
+        source="the gain is replicated on every rank",
     )
 
 

@@ -29,9 +29,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
         "max(psi), of each stage, padding and copies included",
         psi=stages,
     )
-    yield sheet(
-        "layer_parameters", "parameters of the mean layer", "", "sum(psi) / L", psi=of_layers
-    )
+    yield sheet("layer_parameters", "mean parameters per layer", "", "sum(psi) / L", psi=of_layers)
     for kind, title in (("matmul", "matrix products"), ("attention", "the attention core")):
         counted = {f.name: f.per_token for f in study.flops if f.kind == kind}
         yield sheet(
@@ -45,7 +43,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
     names = ["windowed" if windowed else "all" for windowed, _ in spans]
     yield sheet(
         "attended_tokens",
-        "tokens that a token attends to, on average over tokens and layers",
+        "mean number of tokens that a token attends to",
         "",
         "sum(n k) / L, k tokens in each of n layers: l / 2 of a document of l tokens, "
         "w - w^2 / (2 l) in a window of w",

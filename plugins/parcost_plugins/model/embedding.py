@@ -41,7 +41,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             count=count,
             replicated=True,
             place="before",
-            source="every rank adds position embeddings to whole tokens",
+            source="position embeddings are replicated on every rank",
         )
 
 

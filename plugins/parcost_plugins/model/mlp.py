@@ -58,7 +58,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             total=learned,
             count=count,
             replicated=True,
-            source="every rank holds all",
+            source="replicated on every rank",
         )
     if rank.model.has_mlp_biases:
         yield Parameters(

@@ -103,7 +103,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
         total=routing,
         count=count,
         replicated=True,
-        source="every rank routes its own tokens",
+        source="the router is replicated on every rank",
     )
     yield Parameters(
         name="routed experts",

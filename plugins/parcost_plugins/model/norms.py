@@ -154,4 +154,4 @@ def norm_parameters(rank: Rank) -> Real:
     return rank.model.hidden * rank.model.norm_vectors
 
 
-_WHOLE = "every rank normalises whole tokens"
+_WHOLE = "norm weights are replicated on every rank"

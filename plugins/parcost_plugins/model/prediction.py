@@ -2,7 +2,7 @@
 
 The inputs of such a layer are the residual stream and the embedding of the next known token. A
 projection joins them. The layer shares the head of the model, and is on its stage. The transformer
-layer itself is counted with the others.
+layer itself is counted with the layers of the model.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class _Needs(NamedTuple):
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Return the rules that fail or may fail; a plain dense model meets all of them."""
+    """Return the rules that fail or may fail; a plain dense model satisfies all of them."""
     training = study[Training]
     model = training.model
     yield from _mixture(model)

@@ -28,7 +28,7 @@ def stall(study: Study) -> Iterator[Once]:
     yield Once(
         name="data stall",
         cause=LOADING,
-        seconds=formula(text, inputs, source="loaders run in parallel to the devices"),
+        seconds=formula(text, inputs, source="loaders run in parallel with the devices"),
         when="fill",
         count=on_first(study),
         resource="host",

@@ -114,7 +114,7 @@ def goodput(study: Study) -> Iterator[Figure]:
         title="goodput",
         value=useful,
         unit="%",
-        note="of wall time, after checkpoints, failures and lost work",
+        note="share of wall time, excluding checkpoints, failures and lost work",
     )
 
 
@@ -160,7 +160,7 @@ def _checkpoint(saved: CheckpointCost) -> Iterator[Figure]:
         ("size", "size of a checkpoint", saved.size, "B"),
         ("shard", "checkpoint of one device", saved.shard, "B"),
         ("writing", "time to write a checkpoint", saved.writing, "s"),
-        ("blocking", "time that a checkpoint blocks", saved.blocking, "s"),
+        ("blocking", "blocking time of a checkpoint", saved.blocking, "s"),
     ):
         if value is not None:
             yield Figure(name=f"checkpoint.{name}", title=title, value=value, unit=unit)
@@ -171,13 +171,13 @@ def _optima(found: CheckpointCycle, mtbf: Real) -> Iterator[Figure]:
     inputs = {"C": (C, "s"), "M": (M, "s")}
     yield Figure(
         name="checkpoint.young",
-        title="Young's interval between checkpoints",
+        title="interval between checkpoints (Young)",
         value=formula("sqrt(2 C M)", inputs, source=failures.YOUNG),
         unit="s",
     )
     yield Figure(
         name="checkpoint.daly",
-        title="Daly's interval between checkpoints",
+        title="interval between checkpoints (Daly)",
         value=formula(
             "C < 2 M ? sqrt(2 C M) (1 + sqrt(C / (2 M)) / 3 + C / (18 M)) - C : M",
             inputs,

@@ -188,7 +188,7 @@ def _energy(
                 title="training energy",
                 value=formula("P T", P=(site, "W"), T=(seconds, "s")),
                 unit="MWh",
-                note="of devices, hosts, network and cooling",
+                note="including devices, hosts, network and cooling",
                 brief="devices, hosts, network, cooling",
             )
         )

@@ -80,7 +80,7 @@ def _plausibility(study: Study) -> Iterator[Check]:
             "price.device_hour",
             unit="USD/h",
             scale=1 / 3600,
-            remedy="write the price of one device and hour, not of a node",
+            remedy="write the price of one device per hour, not of a node",
         )
     for energy in study.all(Energy):
         yield from plausibility(
@@ -119,7 +119,7 @@ def _run(study: Study) -> Iterator[Check]:
         help="leave out {given}, or the training job" if study.all(Training) else "leave one out",
         given=" and ".join(f"`{name}`" for name in given),
         say="states" if len(given) == 1 else "state",
-        too="so does the step" if study.all(Training) else "one of them is enough",
+        too="the training step also sets it" if study.all(Training) else "write only one of them",
     )
     yield RULES.check("run-speed-unknown", bool(study.all(Training)) or bool(given), "run.tokens")
     yield _devices_check(study, "run", run.devices is not None)

@@ -42,7 +42,7 @@ def step_speed(study: Study, outcome: Outcome) -> Speed:
             t=({f"device {i}": seconds for i, seconds in enumerate(stages)}, "s"),
             p=float(len(stages)),
             T=(outcome.step_formula, "s"),
-            source="seconds in which kernels run on each device",
+            source="time in which kernels run on each device",
         ),
     )
 

@@ -1,6 +1,6 @@
 """Work on gradients, from their accumulation to the optimizer update.
 
-All of it streams through the device's memory and multiplies nothing.
+It only moves data through device memory, without matrix products.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def check(study: Study) -> Iterator[Once]:
     """Estimate the norm of a rank's own gradients, which its framework checks for NaN."""
     if zero_stage(study) < 2 and checks_gradients(study):
         size, name = study[Training].precision.gradients, "check of gradients for NaN"
-        source = "the norm of a rank's own gradients reads each once, ahead of their reduction"
+        source = "the norm of the local gradients reads each gradient once, before the reduction"
         yield from _streams(study, name, size, source, sharded=False)
 
 
@@ -139,7 +139,7 @@ def _sent_traffic(study: Study) -> Real:
 def update(study: Study) -> Iterator[Once]:
     """Estimate the optimizer update."""
     traffic = study[Training].precision.update_traffic
-    source = "Adam with an fp32 master copy reads and writes all of its state once"
+    source = "Adam with an fp32 master copy reads and writes its whole state once"
     offload = study[Offload]
     away = any_of(offload.optimizer != 0.0) and offload.update == "host"
     stays = 1.0 - offload.optimizer if away else 1.0

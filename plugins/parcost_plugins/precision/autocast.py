@@ -24,7 +24,7 @@ SOURCE = (
 
 
 def casts(study: Study) -> Iterator[Work]:
-    """Yield the cast of each weight ahead of its product, and of each weight gradient behind it."""
+    """Yield the cast of each weight before its product, and of each weight gradient after it."""
     if not study[KernelChoice].memory_bound:
         return
     narrow = study[Training].precision.activation
@@ -45,7 +45,7 @@ def casts(study: Study) -> Iterator[Work]:
 
 
 def copies(study: Study) -> Iterator[Memory]:
-    """Yield the copies of weights that autocast makes and a micro-batch holds.
+    """Yield the copies of weights that autocast makes and keeps for a micro-batch.
 
     Backward reads the copies of layers that are not recomputed. Copies of trained weights in
     recomputed layers live until the end of forward.

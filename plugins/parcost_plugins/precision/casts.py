@@ -307,7 +307,7 @@ def _linear(study: Study) -> Iterator[tuple[str, Real, Real, Sequence[float]]]:
 
 
 def _sizes(held: Sequence[Parameters], counts: Sequence[Real]) -> tuple[Real, Real]:
-    """Return the parameters of a stage, and the number of matrices that hold them."""
+    """Return the parameters of a stage, and the number of matrices that they form."""
     elements: Real = 0.0
     matrices: Real = 0.0
     for parameters, count in zip(held, counts, strict=True):

@@ -17,7 +17,8 @@ _THOUSANDS = re.compile(r"\bsequence\s*=\s*([0-9.]+)\s*k\b")
 def rules(study: Study) -> Iterator[Check]:
     """Return the rules of the batch.
 
-    Each assumes that the rules before it hold, and that dp is whole: one mistake gives one message.
+    Each assumes that the rules before it are satisfied, and that dp is a whole number: one mistake
+    gives one message.
     """
     training, dp = study[Training], study[Layout].dp
     batch, micro, count = training.global_batch, training.micro_batch, training.micro_batches

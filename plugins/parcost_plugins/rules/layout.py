@@ -67,7 +67,9 @@ def rules(study: Study) -> Iterator[Check]:
 
 
 def _copies(study: Study) -> Real:
-    """Return how many ranks hold the same parameters: the larger of dense and expert counts."""
+    """Return the number of ranks with the same parameters: the larger of dense and expert
+    counts.
+    """
     layout = study[Layout]
     ranks: Real = layout.dp * layout.cp
     if not study[Training].model.experts:
@@ -87,7 +89,7 @@ def _nearest_fit(study: Study) -> str:
 def _legal_degrees(study: Study, names: Sequence[str]) -> Iterator[tuple[str, Real, Sequence[int]]]:
     """Yield each degree with its valid values: divisors of the devices, other degrees fixed.
 
-    The valid values also divide the split dimension. There are none for a sweep.
+    The valid values also divide the split dimension. The result is empty for a sweep.
     """
     layout, devices = study[Layout], study[Cluster].devices
     degrees = {"tp": layout.tp, "cp": layout.cp, "pp": stages(study)}
@@ -159,7 +161,7 @@ def _degrees(study: Study) -> str:
 def _tensor(study: Study, devices: int) -> list[int]:
     """Return the tensor-parallel degrees that divide *devices*, heads, MLP and sequence.
 
-    With sequence parallelism 1 is left out, as it would shard nothing.
+    With sequence parallelism, 1 is left out because it would not shard anything.
     """
     model, layout = study[Training].model, study[Layout]
     if is_array(model.heads, model.kv_heads, model.ffn):

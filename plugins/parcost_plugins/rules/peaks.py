@@ -1,7 +1,7 @@
 """Peaks that cannot all be dense: vendors print sparse ones, which are twice as high.
 
-On devices with matrix units the dense peak doubles when the type becomes half as wide. This holds
-for all data sheets that give both. A factor of four, or of one, means that one of the two is the
+On devices with matrix units the dense peak doubles when the type becomes half as wide. This is true
+of all data sheets that give both. A factor of four, or of one, means that one of the two is the
 sparse peak. Some devices break the rule, because types share units or have more of them. So the
 rule accepts two peaks with provenance.
 """

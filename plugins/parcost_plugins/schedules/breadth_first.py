@@ -38,7 +38,8 @@ class BreadthFirst(Schedule):
         ]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan in seconds, and where it holds: for equal virtual stages.
+        """Return the makespan in seconds, and a mask of where the formula applies: for equal
+        virtual stages.
 
         The first device waits after a chunk if the first micro-batch of the next chunk has not
         returned. Otherwise only the path down and back counts, once.

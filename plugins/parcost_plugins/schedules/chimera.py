@@ -38,7 +38,8 @@ class Chimera(Schedule):
         return [[op for _, op in sorted(_slots(d, stages, micro_batches))] for d in range(stages)]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan in seconds, and where it holds: F as long as B + W, or one unit.
+        """Return the makespan in seconds, and a mask of where the formula applies: F as long as B +
+        W, or one unit.
 
         Equal passes fill their slots. In a single unit backward may be longer.
         """

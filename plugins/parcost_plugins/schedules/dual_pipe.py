@@ -52,7 +52,8 @@ class DualPipe(Schedule):
         return lists
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan in seconds, and where it holds: equal stages, W = F or W = F / 2.
+        """Return the makespan in seconds, and a mask of where the formula applies: equal stages, W
+        = F or W = F / 2.
 
         B is as long as F, and overlapped passes save no time.
         """
@@ -95,7 +96,9 @@ class DualPipeV(Schedule):
         ]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan in seconds, and where it holds: equal stages, W = F or W = F / 2."""
+        """Return the makespan in seconds, and a mask of where the formula applies: equal stages, W
+        = F or W = F / 2.
+        """
         f, b, w = case.F[0], case.B[0], case.W[0]
         seconds = 2 * case.micro_batches * (f + b + w) + (case.stages - 1) * (f + 2 * b - w)
         return seconds, _is_balanced(case)

@@ -38,7 +38,7 @@ class GPipe(Schedule):
         ]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan in seconds; it holds for any stages and messages."""
+        """Return the makespan in seconds; the formula applies to any stages and messages."""
         return next(_ends(case, case.F)) + next(_ends(case, case.backward)), True
 
     def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]]:

@@ -64,11 +64,13 @@ class Interleaved(Schedule):
         return self._group or stages
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan in seconds, and where it holds: equal virtual stages, short messages.
+        """Return the makespan in seconds, and a mask of where the formula applies: equal virtual
+        stages, short messages.
 
         If a group has as many micro-batches as devices, a message over every boundary of virtual
         stages counts once. Larger groups have other work in that time. Then only one path down and
-        back counts. This holds if a pass in each direction takes at least two messages.
+        back counts. The formula applies if a pass in each direction takes at least the time of two
+        messages.
         """
         hop, stages, micro_batches, chunks = case.hop, case.stages, case.micro_batches, case.chunks
         group = self._group or stages

@@ -44,7 +44,8 @@ class OneFOneB(Schedule):
         return 1
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan in seconds, and where it holds: equal stages, or a slow last stage.
+        """Return the makespan in seconds, and a mask of where the formula applies: equal stages, or
+        a slow last stage.
 
         Equal stages, any message time c: ``(m + p - 1) t``, and 2 c for each boundary once. Add 2 c
         for each of the ``m - 2 - floor((m - 2) / p)`` micro-batches that wait for a round trip.

@@ -9,7 +9,7 @@ from parcost.numeric import maximum, minimum
 
 
 def multiples(value: int, unit: int, least: int = 0) -> str:
-    """Return the multiples of *unit* nearest to *value*, none of them below *least*.
+    """Return the multiples of *unit* nearest to *value* that are at least *least*.
 
     >>> multiples(10, 4), multiples(3, 4), multiples(10, 4, 16)
     ('8 or 12', '4', '16')

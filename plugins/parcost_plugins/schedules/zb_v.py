@@ -46,7 +46,9 @@ class ZBV(Schedule):
         return 1
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan in seconds, and where it holds: all passes of all stages equal."""
+        """Return the makespan in seconds, and a mask of where the formula applies: all passes of
+        all stages equal.
+        """
         hop, stages, micro_batches, chunks = case.hop, case.stages, case.micro_batches, case.chunks
         f = case.F[0]
         mask = (hop == 0) & (micro_batches >= 2 * stages - 1)

@@ -42,10 +42,11 @@ class ZeroBubble(Schedule):
         return 1
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan in seconds, and where it holds: equal stages, messages without time.
+        """Return the makespan in seconds, and a mask of where the formula applies: equal stages,
+        messages without time.
 
-        With ZB-H1 messages may take time: every stage waits for two messages in each direction.
-        This holds if W is the shortest pass and a round trip is no longer than W.
+        With ZB-H1 messages may take time: every stage waits for two messages in each direction. The
+        formula applies if W is the shortest pass and a round trip is no longer than W.
         """
         hop, stages, micro_batches = case.hop, case.stages, case.micro_batches
         f, b, w = case.F[0], case.B[0], case.W[0]

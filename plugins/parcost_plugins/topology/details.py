@@ -95,7 +95,11 @@ def _machine(study: Study) -> Iterator[Figure]:
     sheet = Sheet(B=(node.rate, "B/s"), ports=node.ports)
     achieved = "achieved, one direction"
     yield sheet(
-        "device_bandwidth", f"out of a device, over `{node.name}`", "GB/s", "ports B", note=achieved
+        "device_bandwidth",
+        f"bandwidth of a device over `{node.name}`",
+        "GB/s",
+        "ports B",
+        note=achieved,
     )
     if not outer or node.level.kind == "torus":  # which is not a node with ports of its own
         return

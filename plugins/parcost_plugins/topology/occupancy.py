@@ -2,9 +2,9 @@
 
 Ranks fill units in order. A group is a lattice of ranks: rank r has the members ``r + i * stride``
 along each of its axes. Most groups have one axis. So a unit of *cap* devices holds ``cap //
-stride`` members of an axis, at least one and at most all. This holds if the units and the groups
-are aligned. Otherwise members are counted rank by rank, once for each distinct (capacities, axes)
-instead of each layout.
+stride`` members of an axis, at least one and at most all. The formula applies if the units and the
+groups are aligned. Otherwise members are counted rank by rank, once for each distinct (capacities,
+axes) instead of each layout.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Axes = Sequence[tuple[Real, Real]]
 def occupancy(capacities: Sequence[Real], axes: Axes, devices: Real) -> tuple[Shape, Shape]:
     """Return the largest and the smallest number of sub-units of a group per unit, by level.
 
-    *capacities* are the devices of a unit at each level but the last, which holds all
-    *devices*. At the first level the sub-units are devices. The smallest number counts only
-    groups that leave the unit: the others share nothing further out.
+    *capacities* are the devices of a unit at each level but the last, which holds all *devices*. At
+    the first level the sub-units are devices. The smallest number counts only groups that leave the
+    unit: the others share no outer level.
 
     >>> occupancy([8.0], [(2.0, 8.0)], 64.0)[0]  # four in each of two nodes
     (4.0, 2.0)
@@ -58,7 +58,7 @@ def occupancy(capacities: Sequence[Real], axes: Axes, devices: Real) -> tuple[Sh
 
 
 def is_aligned(cap: Real, stride: Real, size: Real, devices: Real) -> Mask:
-    """Return whether every unit that a group touches holds the same number of its members."""
+    """Return whether every unit with members of a group has the same number of them."""
     span = stride * size
     whole = _divides(span, cap) | _divides(cap, span)
     return (stride >= cap) | (cap >= devices) | (_divides(stride, cap) & whole)

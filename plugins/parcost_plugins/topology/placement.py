@@ -80,7 +80,7 @@ class _Crossing:
     """The *levels* that a group crosses, and their largest latency.
 
     *unhindered* is a factor on bandwidths: infinite for levels that are not crossed, so that they
-    limit nothing. A group of one rank counts as crossing the first.
+    are no limit. A group of one rank counts as crossing the first.
     """
 
     levels: Sequence[Tier]
@@ -101,7 +101,7 @@ class _Crossing:
 
     @classmethod
     def where(cls, levels: Sequence[Tier], crossed: tuple[Mask, ...]) -> _Crossing:
-        """Return the crossing of the *levels* for which *crossed* holds."""
+        """Return the crossing of the *levels* for which *crossed* is true."""
         latency: Real = 0.0
         outermost = levels[0]
         for tier, crosses in zip(levels, crossed, strict=True):

@@ -1,6 +1,6 @@
 """The ranks of a job, enumerated: their coordinates, groups and units.
 
-Nothing here is a closed form, so it serves as a reference for the placement of groups.
+The results are counted without closed forms, as a reference for the placement of groups.
 """
 
 from __future__ import annotations
@@ -69,5 +69,5 @@ class Ranks:
         return found
 
     def unit(self, level: str, ranks: Sequence[int]) -> list[int]:
-        """Return the units of *level* that hold *ranks*."""
+        """Return the units of *level* that contain *ranks*."""
         return sorted({int(self.units[level][rank]) for rank in ranks})

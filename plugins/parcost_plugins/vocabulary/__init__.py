@@ -167,6 +167,6 @@ __all__ = [
 
 @hookimpl
 def blocks() -> list[type]:
-    """Return the shared blocks; the plugin of ZeRO offers `sharding`."""
+    """Return the shared blocks, except `sharding`, which the ZeRO plugin provides."""
     public = (globals()[name] for name in __all__)
     return [one for one in public if hasattr(one, "__block__") and one is not Sharding]

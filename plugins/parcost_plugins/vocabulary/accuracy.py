@@ -1,8 +1,9 @@
 """Errors of predictions against measured runs: the source of the interval of a figure.
 
-The errors are measured / predicted, with the constants of the catalogue. Some of these were fitted
-to the same runs. The errors differ most between dense and MoE models, between families of devices
-and between frameworks. So each of these has a range of its own, if enough models were measured.
+The errors are measured / predicted, with the constants of the catalogue. Some of these constants
+were fitted to the same runs. The errors differ most between dense and MoE models, between families
+of devices and between frameworks. So each of these has a separate range, if enough models were
+measured.
 """
 
 from __future__ import annotations
@@ -28,10 +29,7 @@ class Family:
     spread: Real = quantity(
         ONE,
         positive=True,
-        doc=(
-            "share by which a device of the family without measured runs may be faster or "
-            "slower, in addition to the errors of measured devices"
-        ),
+        doc=("additional relative error of a device of the family without measured runs"),
     )
 
 
@@ -39,14 +37,14 @@ class Family:
 class ObservedErrors:
     """The errors of one figure in measured runs with common properties."""
 
-    figure: str = word("step_time", "memory", doc="figure that was predicted")
+    figure: str = word("step_time", "memory", doc="predicted figure")
     model: str = word(
         "any", "dense", "experts", default="any", doc="kind of models: dense or with experts"
     )
     family: str = string(default="", doc="family of the devices; empty for any")
     framework: str = string(default="", doc="framework of the runs; empty for any")
-    runs: int = integer(structural=True, minimum=1, doc="number of runs that were measured")
-    models: int = integer(structural=True, minimum=1, doc="number of models that were measured")
+    runs: int = integer(structural=True, minimum=1, doc="number of measured runs")
+    models: int = integer(structural=True, minimum=1, doc="number of measured models")
     low: Real = quantity(ONE, positive=True, doc="low end of measured / predicted")
     high: Real = quantity(ONE, positive=True, doc="high end of measured / predicted")
 
@@ -60,7 +58,7 @@ class ObservedErrors:
 
     @property
     def narrowness(self) -> int:
-        """The number of properties that its runs have in common."""
+        """The number of common properties of its runs."""
         return (self.model != "any") + bool(self.family) + bool(self.framework)
 
 
@@ -75,7 +73,7 @@ class JobSpread:
         "any", "dense", "experts", default="any", doc="kind of models: dense or with experts"
     )
     jobs: int = integer(
-        structural=True, minimum=1, doc="number of jobs with several layouts that were measured"
+        structural=True, minimum=1, doc="number of jobs with several measured layouts"
     )
     layouts: int = integer(
         structural=True, minimum=1, doc="number of measured layouts of these jobs"
@@ -85,8 +83,10 @@ class JobSpread:
     margin: Real = quantity(
         ONE,
         positive=True,
-        doc="standard deviations about what one other layout predicts that hold `coverage` of the "
-        "layouts, each job counted alike",
+        doc=(
+            "half-width of the interval predicted from one other layout of the job, in standard "
+            "deviations, that contains `coverage` of the layouts; all jobs have the same weight"
+        ),
     )
 
 
@@ -94,28 +94,26 @@ class JobSpread:
 class Accuracy:
     """The errors of predictions in measured runs; written by `parcost validate --intervals`."""
 
-    coverage: float = fraction(positive=True, doc="share of measured values that an interval holds")
-    others: Family = reference("family", doc="family that a device without a family counts as")
+    coverage: float = fraction(positive=True, doc="share of measured values within an interval")
+    others: Family = reference("family", doc="family that is assumed for a device without one")
     devices: str = string(
         default="",
         doc="devices with enough runs to know their efficiencies: labels separated by spaces",
     )
-    observed: tuple[ObservedErrors, ...] = children(
-        "observed", doc="errors, by what runs have in common"
-    )
+    observed: tuple[ObservedErrors, ...] = children("observed", doc="errors of groups of runs")
 
     job_spreads: tuple[JobSpread, ...] = children(
         "job_spread",
-        doc="spread of runs, which decides the weight of anchors; without it they have none",
+        doc="spread of runs, which sets the weight of anchors; without it anchors have no weight",
     )
 
     def spread_of(self, model: str) -> JobSpread | None:
-        """Return the spread of jobs of the narrowest matching kind of model, if any."""
+        """Return the spread of jobs of the most specific matching kind of model, or None."""
         found = [one for one in self.job_spreads if one.model in ("any", model)]
         return max(found, key=lambda one: one.model != "any", default=None)
 
     def find(self, figure: str, model: str, family: str, framework: str) -> ObservedErrors | None:
-        """Return the errors of the narrowest kind of runs that matches the study, if any."""
+        """Return the errors of the most specific kind of runs that matches the study, or None."""
         found = [
             one
             for one in self.observed

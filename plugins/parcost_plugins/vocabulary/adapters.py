@@ -1,6 +1,6 @@
-"""Adapters beside frozen weights: LoRA and QLoRA.
+"""Adapters on frozen weights: LoRA and QLoRA.
 
-Without the block every parameter is trained. Functions here return which weights are trained, and
+Without the block, all parameters are trained. Functions here return which weights are trained, and
 the bytes of the frozen ones.
 """
 
@@ -34,10 +34,15 @@ class Quantization:
         BYTES, default=0.0, doc="bytes of the scale of a group of scales (double quantization)"
     )
     outer_block: Real = integer(default=1, doc="scales that share an outer scale")
-    kernels: Real = integer(default=1, doc="kernels that dequantize one matrix for a product")
+    kernels: Real = integer(
+        default=1, doc="number of kernels that dequantize one matrix for a matrix product"
+    )
     shards_scales: bool = switch(
         default=True,
-        doc="ZeRO 3 shards and gathers scales with the elements; otherwise every rank holds all",
+        doc=(
+            "ZeRO 3 shards and gathers scales with the elements; otherwise every rank holds all "
+            "scales"
+        ),
     )
 
     @property
@@ -67,13 +72,13 @@ class Quantization:
     },
 )
 class Adapters:
-    """LoRA: two thin matrices beside each target are trained, and the model is frozen.
+    """LoRA: two low-rank matrices per target are trained, and the model is frozen.
 
-    The recipe of the job (`precision`) applies to the adapters. In a mixture of experts, `gate`,
-    `up` and `down` are those of routed and shared experts too.
+    The recipe of the job (`precision`) applies to the adapters. In an MoE model, `gate`, `up` and
+    `down` also apply to routed and shared experts.
     """
 
-    rank: Real = integer(doc="inner width of an adapter (r)")
+    rank: Real = integer(doc="rank of an adapter (r)")
     query: bool = switch(default=True, doc="the query projection has an adapter")
     key: bool = switch(default=True, doc="the key projection has an adapter")
     value: bool = switch(default=True, doc="the value projection has an adapter")
@@ -87,7 +92,7 @@ class Adapters:
         doc="query, key and value share one adapter, and so do gate and up, as in frameworks that "
         "fuse these projections",
     )
-    dropout: bool = switch(default=False, doc="the input of every adapter has a dropout")
+    dropout: bool = switch(default=False, doc="dropout on the input of every adapter")
     weights: Real = quantity(
         BYTES,
         positive=True,
@@ -105,41 +110,47 @@ class Adapters:
         default=None,
         doc="split of an adapter by tensor parallelism: both matrices, as Megatron-Bridge and NeMo "
         "do, which gather the inner activation and the outputs of row-parallel layers; or only the "
-        "one beside the split side of the frozen matrix, as PEFT and ms-swift do, with the other "
+        "one next to the split side of the frozen matrix, as PEFT and ms-swift do, with the other "
         "on every rank",
     )
     all_to_all: bool = switch(
         default=False,
-        doc="an all-to-all in place of the all-gather of outputs beside row-parallel matrices, of "
-        "which sequence parallelism keeps a share",
+        doc=(
+            "an all-to-all in place of the all-gather of outputs next to row-parallel matrices "
+            "(sequence parallelism)"
+        ),
     )
     regather: bool = switch(
         default=False,
-        doc="inputs of adapters beside column-parallel matrices are saved as shards, and gathered "
+        doc="inputs of adapters next to column-parallel matrices are saved as shards, and gathered "
         "again in backward; tools do not do so with full recomputation or CUDA graphs",
     )
     experts: str | None = word(
         "shared",
         "each",
         default=None,
-        doc="adapters of routed experts: one that all experts share, whose gradient is summed "
-        "over the expert-parallel ranks, as in Megatron-Bridge; or one for each expert",
+        doc=(
+            "adapters of routed experts: one for all experts (`shared`), whose gradient is summed "
+            "over the expert-parallel ranks, as in Megatron-Bridge; or one for each expert (`each`)"
+        ),
     )
     shared_sum: str = word(
         "step",
         "micro_batch",
         default="step",
-        doc="times at which the gradient of a shared adapter is summed over the expert-parallel "
+        doc="moments at which the gradient of a shared adapter is summed over the expert-parallel "
         "ranks: once per step, or in each backward pass, one matrix after another, as "
         "Megatron-Bridge 0.6 does",
     )
     expert_rank: Real = integer(
-        default="adapters.rank", doc="inner width of the adapters of routed experts"
+        default="adapters.rank", doc="rank of the adapters of routed experts"
     )
     cast_inputs: bool = switch(
         default=True,
-        doc="inputs are cast to the type of the adapters' matrices, if that is wider, and autocast "
-        "casts them back, as PEFT does beside a base that is not quantized",
+        doc=(
+            "inputs are cast to the wider type of the adapters' matrices, and outputs back, as "
+            "PEFT does if the base is not quantized"
+        ),
     )
     base: Quantization | None = reference(
         "quantization",
@@ -164,7 +175,7 @@ class Adapters:
 
 
 def is_split(study: Study, which: Literal["both", "one"]) -> bool:
-    """Return whether tensor parallelism splits adapters so; the degree may be 1."""
+    """Return whether tensor parallelism splits adapters as in *which*; the degree may be 1."""
     adapters = study.get(Adapters)
     return adapters is not None and adapters.split == which
 
@@ -175,7 +186,7 @@ def trains_model(study: Study) -> bool:
 
 
 def holding_of(study: Study, parameters: Parameters) -> Holding:
-    """Return how *parameters* are held; without adapters all are trained."""
+    """Return the holding of *parameters*; without adapters all are trained."""
     adapters = study.get(Adapters)
     if adapters is None or parameters.adapter:
         return "trained"
@@ -225,7 +236,7 @@ def whole_scales(study: Study) -> Real:
 def gathered_bytes(study: Study, parameters: Parameters) -> Real:
     """Return the bytes of one of *parameters* in an all-gather of sharded weights.
 
-    Frozen weights travel as they are stored, or cast if the recipe gathers them in a narrower type.
+    Frozen weights are sent in their stored type, or cast if the recipe gathers them in fewer bits.
     """
     precision, holding = study[Training].precision, holding_of(study, parameters)
     linear = parameters.adapter or parameters.in_linear_layer

@@ -1,4 +1,4 @@
-"""Names that other tools have for attributes, for messages that suggest ours."""
+"""Names of attributes in other tools, for messages that suggest the name in parcost."""
 
 import tomllib
 from collections.abc import Mapping

@@ -5,7 +5,7 @@
       settings  = "layout.tp = 4; training.micro_batch = 1"
     }
 
-An anchor is a run of the study as its file states it, changed by *settings*. A job is one model on
+An anchor is a run of the study in its file, with the changes in *settings*. A job is one model on
 one device in one precision. An anchor of another job is not used.
 """
 
@@ -44,22 +44,28 @@ class Anchor:
     )
     settings: str = string(
         default="",
-        doc="attributes of the run that the file has otherwise, as `--set` takes them, separated "
-        "by semicolons: `layout.tp = 4; layout.pp = 2`",
+        doc=(
+            "attributes in which the run differs from the file, in the syntax of `--set`, "
+            "separated by semicolons: `layout.tp = 4; layout.pp = 2`"
+        ),
     )
     job: str = string(
         default="",
-        doc="attributes of model, device and precision of the run, in the same form; where the "
-        "study has others the anchor is left out",
+        doc=(
+            "attributes of model, device and precision of the run, in the same syntax; the anchor "
+            "is ignored where the study has other values"
+        ),
     )
     predicted: Real | None = quantity(
         SECONDS,
         positive=True,
         default=None,
-        doc="step time that parcost predicted of the run in a spec of its own; where this file "
-        "makes it another one, the anchor is left out",
+        doc=(
+            "step time that parcost predicted for the run; the anchor is ignored if this file "
+            "gives another prediction"
+        ),
     )
-    steps: int | None = integer(default=None, structural=True, doc="steps that the median is of")
+    steps: int | None = integer(default=None, structural=True, doc="number of steps of the median")
 
 
 def read_settings(text: str) -> Mapping[str, str]:

@@ -15,8 +15,7 @@ T = TypeVar("T")
 def mark_details(answers: Iterable[T], *headlines: str) -> Iterator[T]:
     """Yield *answers*; figures of a block that are not *headlines* are marked as details.
 
-    Headlines are named without the label of the block. A block without headlines has no details
-    either.
+    *headlines* are names without the label of the block. A block without headlines has no details.
     """
     found = list(answers)
     named = [answer.name.rpartition(".") for answer in found if isinstance(answer, Figure)]
@@ -36,5 +35,5 @@ def section_note(label: str) -> Section:
         title=f"Tables, {label}",
         columns=("table",),
         rows=[],
-        notes=[f"`{label}` is swept, and its tables are of one point: `--set` one to see them"],
+        notes=[f"`{label}` is swept; its tables need one point: choose it with `--set`"],
     )

@@ -1,9 +1,9 @@
-"""Attention kernels by name, with the fraction of peak FLOP/s that each reaches.
+"""Attention kernels by name, with the achieved fraction of peak FLOP/s.
 
-A kernel multiplies a block of queries by its keys, block by block. A block of queries has fixed
-work: its loads, the masked part of the last block of keys, and its result. That takes as long as
-some additional keys: its *fill*. The fraction of peak is then ``e k / (k + fill)`` at k keys. The
-value of e depends on the head size and the pass.
+A kernel multiplies a block of queries by its keys, block by block. A block of queries has a fixed
+cost: its loads, the masked part of the last block of keys, and its result. This cost is expressed
+as a number of additional keys, the *fill*. The fraction of peak is then ``e k / (k + fill)`` at k
+keys. The value of e depends on the head size and the pass.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ FUSED_KERNELS = (
 
 @block("head_rate", inside="attention_kernel", label="required")
 class HeadRate:
-    """The fraction of peak that a kernel reaches with heads of one size and many keys."""
+    """The achieved fraction of peak of a kernel for one head size and many keys."""
 
-    size: Real = quantity(ONE, positive=True, doc="size of a head; of queries and values, the mean")
+    size: Real = quantity(
+        ONE, positive=True, doc="size of a head; the mean, if queries and values differ"
+    )
     forward: Real = fraction(positive=True, doc="share of the peak, forward")
     backward: Real = fraction(positive=True, doc="share of the peak, backward")
 
@@ -45,13 +47,15 @@ class AttentionKernel:
     """One attention kernel in one data type."""
 
     kernel: str = word(*FUSED_KERNELS, doc="name of the kernel")
-    type: str = word("wide", "fp8", default="wide", doc="type of its products, whose peak is used")
+    type: str = word(
+        "wide", "fp8", default="wide", doc="type of its matrix products, whose peak is used"
+    )
     forward_fill: Real = quantity(
-        ONE, default=0.0, doc="keys that take as long as what is done once for a block of queries"
+        ONE, default=0.0, doc="fixed cost of a block of queries, in keys that take the same time"
     )
     backward_fill: Real = quantity(ONE, default=0.0, doc="the same for the backward pass")
     heads: tuple[HeadRate, ...] = children(
-        "head_rate", doc="rates by size, from the smallest upwards; linear between two"
+        "head_rate", doc="rates by head size, in ascending order, interpolated linearly"
     )
 
     def efficiency(self, size: Real, *, backward: bool) -> Real:
@@ -60,17 +64,17 @@ class AttentionKernel:
         return _interpolate(points, size)
 
     def fill(self, *, backward: bool) -> Real:
-        """Return the fixed work of a block of queries, expressed in keys."""
+        """Return the fixed cost of a block of queries as a number of keys."""
         return self.backward_fill if backward else self.forward_fill
 
 
 @block("attention_table", label="required")
 class AttentionTable:
-    """The attention kernels of a device, and the fractions of peak that they reach."""
+    """The attention kernels of a device, with their achieved fractions of peak."""
 
-    auto: str = word(*FUSED_KERNELS, doc="the kernel that frameworks choose on the device")
+    auto: str = word(*FUSED_KERNELS, doc="the default kernel of frameworks on the device")
     kernels: tuple[AttentionKernel, ...] = children(
-        "attention_kernel", doc="kernels by name and type of the products"
+        "attention_kernel", doc="kernels by name and type"
     )
 
     def find(self, kernel: str, type_: str) -> AttentionKernel | None:

@@ -26,7 +26,7 @@ def attended_tokens(training: Training, *, windowed: bool) -> Real:
 
 
 def attended_tokens_of_busiest(training: Training, ranks: Real, *, windowed: bool) -> Real:
-    """Return the average number of keys per query on the context-parallel rank with most work.
+    """Return the average number of keys per query on the context-parallel rank with the most work.
 
     Each of *ranks* has one contiguous shard of the sequence. In one causal document the last rank
     has the most keys before its queries.
@@ -63,9 +63,10 @@ def attended_tokens_of_busiest_pair(training: Training, ranks: Real, *, windowed
 
 
 def blocks_met(training: Training, parts: Real, *, windowed: bool) -> Real:
-    """Return the number of *parts* equal parts of the sequence that hold the keys of a query.
+    """Return the number of parts (out of *parts* equal parts of the sequence) that contain keys of
+    a query.
 
-    A window that starts in one part reaches into the next.
+    A window that starts in one part extends into the next.
     """
     if not windowed:
         return parts

@@ -1,9 +1,9 @@
 """Causes: the categories of step time and of device memory.
 
-Every term names its cause, and a report sums by it. Reports, pictures and JSON all print a cause as
-it is written here. Terminals, pages and charts draw it in its color. The colors are distinguishable
-with color blindness (Okabe and Ito 2008, as far as that has colors). A plugin may use other words.
-The core adds the pipeline bubble.
+Every term has a cause, and a report sums up by cause. Reports, pictures and JSON print the names
+defined here; terminals, pages and charts use their colors. The colors are distinguishable with
+color blindness (mostly from Okabe and Ito 2008). A plugin may use other causes. The core adds the
+pipeline bubble.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The clock that a device sustains under its power limit, and the rate of products then.
+"""The sustained clock of a device under its power limit, and the resulting rate of matrix products.
 
 A board of 700 W is capped to 500 W; 16 % of the 700 W are static. So 66 % of the dynamic power
 remain, which is 82 % of its clock:
@@ -27,7 +27,7 @@ _HALVINGS = {"fp32": -1, "tf32": -1, "fp16": 0, "bf16": 0, "fp8": 1, "fp4": 2}
 
 
 def clock(device: Device, choice: KernelChoice) -> Real:
-    """Return the sustained clock of matrix units under the power cap, over that without a cap.
+    """Return the sustained clock of matrix units under the power cap / clock without a cap.
 
     Under the cap a fraction x of the dynamic power remains. It is proportional to f V^2, and the
     voltage V falls with the clock f. The lowest voltage is w of the nominal one. So f is the cube
@@ -41,7 +41,7 @@ def clock(device: Device, choice: KernelChoice) -> Real:
 
 
 def static_share(device: Device, choice: KernelChoice) -> Real:
-    """Return the static share of a device's design power, drawn at any clock."""
+    """Return the static share of a device's design power, independent of the clock."""
     return choice.static_power if device.static_power is None else device.static_power
 
 
@@ -53,10 +53,10 @@ def _clock_at(left: Real, choice: KernelChoice) -> Real:
 
 
 def held_share(device: Device, choice: KernelChoice, compute: str) -> Real:
-    """Return the sustained rate in a step over the rate of the device's best product.
+    """Return the sustained rate in a step / rate of the device's best matrix product.
 
-    *compute* is the data type of the products. The device's stated value is used, else its power
-    limit; without a power or an energy per FLOP it is 1.
+    *compute* is the data type of the matrix products. The stated value of the device is used, or
+    else its power limit; without a power or an energy per FLOP it is 1.
     """
     stated = device.narrow_sustained if _HALVINGS[compute] > 0 else device.sustained
     if stated is not None:
@@ -72,10 +72,10 @@ def has_law(device: Device) -> bool:
 
 
 def power_share(device: Device, choice: KernelChoice, compute: str) -> Real:
-    """Return the rate at the power limit over the rate of the device's best product.
+    """Return the rate at the power limit / rate of the device's best matrix product.
 
-    At full clock the power of products is energy per FLOP times rate. The power left by static
-    power and memory is a fraction x of that, which gives the clock.
+    At full clock the power of products is the energy per FLOP times the rate. The power that
+    remains after static and memory power is a fraction x of that, from which the clock follows.
     """
     energy, power = device.product_energy, device.power
     assert energy is not None

@@ -1,9 +1,9 @@
 """Readers of collective timings: text or JSON of nccl-tests, or plain columns.
 
-The text of nccl-tests has changed over the years. There are operations without a reduction, and
-errors as ``0e+00`` or ``N/A``. Output of launchers and libraries is mixed with rows. A file may
-have several tables. In all versions a row starts with a size in bytes, a count and a type. The next
-three numbers are microseconds, algorithm bandwidth and bus bandwidth. Other lines are skipped.
+The text of nccl-tests differs between versions. Some operations have no reduction columns, and
+errors are ``0e+00`` or ``N/A``. Output of launchers and libraries may be between the rows. A file
+may have several tables. In all versions a row starts with a size in bytes, a count and a type. The
+next three numbers are microseconds, algorithm bandwidth and bus bandwidth. Other lines are skipped.
 
 Before version 2.18 a log does not name its collective. Given the ranks, the ratio of the two
 bandwidths identifies it, unless operations share a ratio.
@@ -65,7 +65,7 @@ class Timings:
 
 
 class UnreadableError(ValueError):
-    """A file holds no timings."""
+    """Error: a file has no timings."""
 
 
 def read(text: str) -> list[Timings]:
@@ -242,7 +242,7 @@ def _operation(name: str) -> str:
 
 
 def bus_factor(operation: str, ranks: int) -> float:
-    """Return bus bandwidth over size / time, as defined by nccl-tests for any algorithm.
+    """Return bus bandwidth / (size / time), as defined by nccl-tests for any algorithm.
 
     >>> bus_factor("all_reduce", 16), bus_factor("all_to_all", 8), bus_factor("broadcast", 8)
     (1.875, 0.875, 1.0)

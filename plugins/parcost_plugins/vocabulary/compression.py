@@ -43,26 +43,27 @@ class Compression:
         default="none",
         doc="a narrower type, signs with error feedback, the largest elements, or low rank",
     )
-    scale: Real = quantity(BYTES, doc="one scale of a quantised block")
+    scale: Real = quantity(BYTES, doc="bytes of the scale of a quantised block")
     block: Real = integer(doc="elements that share a scale")
-    density: Real = fraction(positive=True, doc="top-k: elements that are sent")
-    value: Real = quantity(BYTES, doc="top-k: one value on the wire")
-    index: Real = quantity(BYTES, doc="top-k: where the value stands")
+    density: Real = fraction(positive=True, doc="top-k: share of the elements that are sent")
+    value: Real = quantity(BYTES, doc="top-k: bytes of one value on the wire")
+    index: Real = quantity(BYTES, doc="top-k: bytes of the index of a value")
     rank: Real = integer(doc="PowerSGD: rank of the approximation")
-    factor: Real = quantity(BYTES, doc="PowerSGD: one element of the factors on the wire")
+    factor: Real = quantity(BYTES, doc="PowerSGD: bytes of one element of the factors on the wire")
     minimum_rate: Real = quantity(
-        ONE, doc="PowerSGD: a matrix that would shrink by less than this is sent as it is"
+        ONE, doc="PowerSGD: least compression ratio; matrices below it are sent uncompressed"
     )
     residual: Real = quantity(
         BYTES,
-        doc="bytes held per element of what was not sent: signs, top-k and PowerSGD feed it back",
+        doc="bytes held per element for error feedback (signs, top-k, PowerSGD)",
     )
     cast_traffic: Real = quantity(BYTES, doc="memory traffic of a cast, per element")
     quantise_traffic: Real = quantity(
-        BYTES, doc="memory traffic per element: quantise, add up what arrives, quantise again"
+        BYTES,
+        doc="memory traffic per element: quantise, add up the received values, quantise again",
     )
     sign_traffic: Real = quantity(BYTES, doc="memory traffic of signs and feedback, per element")
-    select_traffic: Real = quantity(BYTES, doc="memory traffic of selecting, per element")
+    select_traffic: Real = quantity(BYTES, doc="memory traffic of the top-k selection, per element")
     project_traffic: Real = quantity(
         BYTES, doc="memory traffic of PowerSGD per element: two projections, feedback, the result"
     )
@@ -70,7 +71,7 @@ class Compression:
         ONE,
         default=1.0,
         minimum=1.0,
-        doc="steps that make the progress of one step without compression",
+        doc="number of steps with the same progress as one step without compression",
     )
 
 
@@ -78,9 +79,11 @@ class Compression:
 class ExchangeSketch:
     """The reduction of gradients over some ranks, compressed or not: the bytes that each sends."""
 
-    elements: Real = quantity(ONE, positive=True, doc="gradients that every rank has")
+    elements: Real = quantity(ONE, positive=True, doc="size of the gradients of a rank")
     ranks: Real = integer(default=1, doc="number of ranks that reduce them (P)")
-    size: Real = quantity(BYTES, default=4.0, positive=True, doc="size of one gradient, as it is")
+    size: Real = quantity(
+        BYTES, default=4.0, positive=True, doc="size of one gradient without compression"
+    )
     method: str = word(
         "none",
         "fp16",
@@ -93,27 +96,31 @@ class ExchangeSketch:
         default="none",
         doc="compression method",
     )
-    scale: Real = quantity(BYTES, default=0.0, doc="one scale of a quantised block")
+    scale: Real = quantity(BYTES, default=0.0, doc="bytes of the scale of a quantised block")
     block: Real = integer(default=1, doc="elements that share a scale")
-    density: Real = fraction(default=0.01, positive=True, doc="top-k: elements that are sent")
-    value: Real = quantity(BYTES, default="size", doc="top-k: one value on the wire")
-    index: Real = quantity(BYTES, default=4.0, doc="top-k: where the value stands")
+    density: Real = fraction(
+        default=0.01, positive=True, doc="top-k: share of the elements that are sent"
+    )
+    value: Real = quantity(BYTES, default="size", doc="top-k: bytes of one value on the wire")
+    index: Real = quantity(BYTES, default=4.0, doc="top-k: bytes of the index of a value")
     rank: Real = integer(default=1, doc="PowerSGD: rank of the approximation (r)")
     rows: Real = quantity(
         ONE,
         positive=True,
         default="elements",
-        doc="PowerSGD: of the matrices that they form, all alike",
+        doc="PowerSGD: size of the matrices, assumed equal",
     )
     columns: Real = quantity(
         ONE,
         positive=True,
         default=1.0,
-        doc="PowerSGD: of the matrices that they form, all alike",
+        doc="PowerSGD: size of the matrices, assumed equal",
     )
-    bandwidth: Real | None = link_rate(default=None, doc="bandwidth at which a rank sends")
+    bandwidth: Real | None = link_rate(default=None, doc="send bandwidth of a rank")
     period: Real = integer(default=1, doc="steps from one exchange to the next")
-    fragments: Real = integer(default=1, doc="parts that are exchanged in turn")
+    fragments: Real = integer(
+        default=1, doc="number of parts that are exchanged one after the other"
+    )
 
 
 @block("buckets", label="required")
@@ -121,17 +128,17 @@ class BucketSketch:
     """Gradients in equal buckets overlapped with backward, without a model."""
 
     gradients: Real = quantity(BYTES, positive=True, doc="reduced in all (G)")
-    count: Real = integer(default=1, doc="buckets that they leave in (N)")
+    count: Real = integer(default=1, doc="number of buckets (N)")
     ranks: Real = integer(default=2, doc="number of ranks that reduce them")
     factor: Real = quantity(
         ONE,
         positive=True,
         default="2 * (ranks - 1) / ranks",
-        doc="bytes that a rank sends for each; 2 is the limit of a ring of many ranks",
+        doc="bytes sent per byte of gradients; 2 for a ring of many ranks",
     )
-    bandwidth: Real = link_rate(doc="bandwidth that a bucket of this size reaches")
+    bandwidth: Real = link_rate(doc="bandwidth of a bucket of this size")
     whole_bandwidth: Real = link_rate(
-        default="bandwidth", doc="bandwidth that all gradients in one message reach"
+        default="bandwidth", doc="bandwidth of one message with all gradients"
     )
     overhead: Real = quantity(SECONDS, default=0.0, doc="fixed cost of one bucket (alpha)")
     bucket_time: Real = quantity(
@@ -140,10 +147,12 @@ class BucketSketch:
         default="factor * gradients / (count * bandwidth) + overhead",
         doc="communication time of one bucket (tau)",
     )
-    backward: Real = quantity(
-        SECONDS, positive=True, doc="backward time that the buckets hide under"
+    backward: Real = quantity(SECONDS, positive=True, doc="backward time that can hide the buckets")
+    step: Real = quantity(
+        SECONDS, default="backward", doc="compute time of the step without the buckets"
     )
-    step: Real = quantity(SECONDS, default="backward", doc="compute of the step, without them")
     contention: Real = quantity(
-        ONE, default=0.0, doc="seconds that compute loses to a second of traffic (kappa)"
+        ONE,
+        default=0.0,
+        doc="slowdown of compute: seconds lost per second of overlapped traffic (kappa)",
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     label="none",
     used_with={
         (): "`layout.cp` above 1",
-        ("balance",): "an algorithm in which ranks keep a share of the sequence: ring, "
+        ("balance",): "an algorithm in which each rank keeps a share of the sequence: ring, "
         "all_gather, hybrid",
     },
 )
@@ -41,13 +41,17 @@ class Context:
         "zigzag",
         "contiguous",
         default="zigzag",
-        doc="a rank has a share from either end, which evens causal attention out, or one share",
+        doc=(
+            "each rank has one share from either end of the sequence, which balances causal "
+            "attention; off: one contiguous share"
+        ),
     )
     double_buffer: bool = switch(
-        default=True, doc="the next block arrives while attention works on this one"
+        default=True, doc="the next block is received while attention computes with the current one"
     )
     ulysses: Real = integer(
-        default=1, doc="size of the all-to-all group (Ulysses) of a hybrid, of neighbouring ranks"
+        default=1,
+        doc="size of the all-to-all groups (Ulysses) of a hybrid, made of neighbouring ranks",
     )
     key_value: Real = quantity(
         BYTES,

@@ -20,11 +20,11 @@ class CustomTerm:
     )
     during: str = word("forward", "backward", default="forward", doc="pass of the time")
     when: str = word("fill", "drain", "end", default="end", doc="place of a time per step")
-    resource: str = string(default="compute", doc="resource that is busy meanwhile")
+    resource: str = string(default="compute", doc="resource that the term occupies")
     stage: int | None = integer(
         default=None,
         minimum=0,
         structural=True,
-        doc="virtual stage that has the term; by default all",
+        doc="virtual stage that has the term; by default all stages",
     )
     source: str = string(default="", doc="source of the figure")

@@ -40,19 +40,28 @@ class PipelineSketch:
         SECONDS, positive=True, default=1.0, doc="forward pass of one micro-batch on one device"
     )
     backward: Real = quantity(
-        SECONDS, positive=True, default="2 * forward", doc="backward pass of the same"
+        SECONDS,
+        positive=True,
+        default="2 * forward",
+        doc="backward pass of one micro-batch on one device",
     )
     weight_share: Real = fraction(
         default=0.5,
-        doc="share of the backward pass: gradients of the weights, where they run apart",
+        doc=(
+            "share of weight gradients in the backward pass, for schedules that run them separately"
+        ),
     )
-    send_recv: Real = quantity(SECONDS, default=0.0, doc="one message between neighbouring stages")
-    layers: Real | None = integer(default=None, doc="layers that are dealt to the stages")
+    send_recv: Real = quantity(
+        SECONDS, default=0.0, doc="time of one message between neighbouring stages"
+    )
+    layers: Real | None = integer(
+        default=None, doc="number of layers that are assigned to the stages"
+    )
     kept: Real | None = quantity(
         BYTES, default=None, doc="bytes saved for backward by one layer of one micro-batch"
     )
     capacity: Real | None = quantity(
-        BYTES, default=None, positive=True, doc="memory of a device, that this is a share of"
+        BYTES, default=None, positive=True, doc="memory of a device, for the share"
     )
     # What crosses a boundary.
     message: Real | None = quantity(
@@ -71,7 +80,7 @@ class PipelineSketch:
     sequence: Real | None = integer(
         default=None, qualifiers={"tokens": 1.0}, doc="tokens of one sequence"
     )
-    hidden: Real | None = integer(default=None, doc="width of the residual stream")
+    hidden: Real | None = integer(default=None, doc="hidden size")
     element: Real = quantity(BYTES, default=2.0, positive=True, doc="bytes of one activation")
     period: Real | None = quantity(
         SECONDS,
@@ -80,7 +89,7 @@ class PipelineSketch:
         doc="time of a step, for the rate over a boundary; by default the makespan",
     )
     target: Real | None = fraction(
-        positive=True, default=None, doc="bubble to stay within, for `fewest_micro_batches`"
+        positive=True, default=None, doc="target bubble, for `fewest_micro_batches`"
     )
     target_of: str = word(
         "step", "busy", default="step", doc="base of the target share: the step, or the busy time"
@@ -103,7 +112,7 @@ class Grid:
         "within",
         "apart",
         default="within",
-        doc="expert parallelism reuses the ranks of the others, or multiplies them",
+        doc="expert parallelism reuses the ranks of the other degrees, or multiplies their number",
     )
     node: Real = integer(default=8, qualifiers={"devices": 1.0}, doc="devices of one node")
     order: str = string(
@@ -115,7 +124,7 @@ class Grid:
         maximum=1e12,
         structural=True,
         qualifiers={"devices": 1.0},
-        doc="devices of a machine, whose layouts are counted",
+        doc="number of devices of a machine whose layouts are counted",
     )
     rank: Real = integer(default=0, minimum=0, doc="rank whose coordinates are printed")
 
@@ -128,7 +137,7 @@ class Estimate:
         SECONDS, default=None, doc="busy time of a device; computed if not set"
     )
     communication: Real | None = quantity(
-        SECONDS, default=None, doc="communication time beside it; computed if not set"
+        SECONDS, default=None, doc="exposed communication time; computed if not set"
     )
     devices: Real = integer(default="tp * pp * dp", doc="devices of the job")
     tp: Real = integer(default=1, doc="tensor parallel degree")
@@ -136,7 +145,7 @@ class Estimate:
     dp: Real = integer(default=1, doc="replicas")
     shards: Real = integer(
         default="tp * pp",
-        doc="ranks that the model is sharded over; 1 for tools that shard nothing",
+        doc="number of ranks over which the model is sharded; 1 without sharding",
     )
     micro_batches: Real = integer(default=1, doc="micro-batches per replica and step (m)")
     bubble: str = word(
@@ -144,8 +153,8 @@ class Estimate:
         "share_of_busy",
         default="idle",
         doc=(
-            "time of the pipeline bubble: busy x (p - 1) / m, or, as some tools have it, busy x "
-            "(p - 1) / (m + p - 1), which is less"
+            "formula of the bubble time: busy x (p - 1) / m, or, as in some tools, busy x (p - 1) "
+            "/ (m + p - 1), which is shorter"
         ),
     )
     # What is computed.
@@ -164,18 +173,20 @@ class Estimate:
         must_qualify=True,
         doc="matrix peak of a device",
     )
-    utilisation: Real = fraction(default=1.0, positive=True, doc="share reached of the peak")
+    utilisation: Real = fraction(
+        default=1.0, positive=True, doc="share of the peak that is achieved"
+    )
     weight: Real = quantity(BYTES, default=2.0, doc="bytes of one parameter, and of its gradient")
     layers: Real = integer(default=1, minimum=0, doc="layers of the model")
-    hidden: Real = integer(default=1, doc="width of the residual stream, for tensor parallelism")
+    hidden: Real = integer(default=1, doc="hidden size, for tensor parallelism")
     # What an untrimmed tool adds to it.
     stream: Real | None = link_rate(
-        default=None, doc="link that all weights pass in a step, where they do not fit: offload"
+        default=None, doc="bandwidth of the link that all weights cross in a step, with offloading"
     )
     activations: Real = fraction(
         default=0.0,
         maximum=None,
-        doc="bytes of activations over those of the weights, streamed as well for every sample",
+        doc="bytes of activations / bytes of weights, also streamed for each sample",
     )
     dispatch: Real = quantity(SECONDS, default=0.0, doc="overhead once per step")
     launch: Real = quantity(SECONDS, default=0.0, doc="overhead once per layer")
@@ -184,13 +195,15 @@ class Estimate:
         ONE,
         default=1.0,
         positive=True,
-        doc="messages sent one after another, each with the next two attributes",
+        doc="number of messages sent one after another, with the next two attributes",
     )
     message: Real | None = quantity(
-        BYTES, default=None, doc="one message between nodes, in place of all that follows"
+        BYTES,
+        default=None,
+        doc="time of one message between nodes, in place of the following attributes",
     )
     message_time: Real | None = quantity(
-        SECONDS, default=None, doc="time of one message, in place of all that follows"
+        SECONDS, default=None, doc="time of one message, in place of the following attributes"
     )
     node: Real = integer(default=8, qualifiers={"devices": 1.0}, doc="devices of one node")
     inner: Real | None = link_rate(default=None, doc="bandwidth of a device within the node")
@@ -207,11 +220,9 @@ class Estimate:
         "and within again, as some tools count",
     )
     nodes: Real = integer(
-        default="max(1, dp * tp / node)", doc="nodes that the gradients are reduced over"
+        default="max(1, dp * tp / node)", doc="number of nodes over which gradients are reduced"
     )
     target: Real = fraction(
         positive=True, default=0.9, doc="share of the peak that defines `batch_for_target`"
     )
-    baseline: Estimate | None = reference(
-        "estimate", default=None, doc="estimate that this one is compared with"
-    )
+    baseline: Estimate | None = reference("estimate", default=None, doc="estimate to compare with")

@@ -1,14 +1,15 @@
 """Links of a group for messages to distant ranks, with their contention.
 
 A link of a group connects one rank to its neighbours. Messages to distant ranks may share links
-with other messages. Then a byte takes *f* times as long:
+with other messages. Then each byte takes *f* times the time:
 
-- On a torus or a line, messages pass the links between. In a dimension with K ranks the middle
+- On a torus or a line, messages pass all links between the two ranks. In a dimension with K ranks
+  the middle
   link carries ``n floor(K^2 / 4) / K``, half of it with wrap-around: f is that over the
-  ``n (g - 1) / g`` that leave the rank. If members are *t* places apart, *t* groups share
-  a link.
-- On rails, traffic to another rail leaves its leaf through uplinks, which may be
-  oversubscribed. It does not if it first moves inside the node (PXN).
+  ``n (g - 1) / g`` that leave the rank. If members are at a distance of *t*, *t* groups share a
+  link.
+- On rails, traffic to another rail passes the uplinks of its leaf switch, which may be
+  oversubscribed; with PXN it first moves inside the node instead.
 
 Example: an all-to-all of 1 GB over 256 ranks of a 16 x 16 torus. With links of 50 GB/s it takes 40
 ms: 128 ranks send half of it over 32 links.
@@ -108,7 +109,7 @@ class SharedLink(Link):
 
 @record(kw_only=True, eq=False)
 class SlowestLink(Link):
-    """Several *links* passed by all messages; *crossed* says which of them are used."""
+    """Several *links* in sequence; *crossed* is the mask of the links in use."""
 
     name: Any
     links: tuple[Link, ...]
@@ -159,7 +160,9 @@ def direct_links(group: Group) -> tuple[Link, ...]:
 
 
 def partner_links(group: Group) -> tuple[Link, ...]:
-    """Return ``group.pairs`` for partners at growing distances, with equal indices in units."""
+    """Return ``group.pairs`` for partners at growing distances, with equal indices in their
+    units.
+    """
     return tuple(
         _contend(link, _port_factor(_torus_factor(group, i, link)))
         for i, link in enumerate(group.pairs)
@@ -191,9 +194,9 @@ def relayed_share(group: Group) -> Real:
 
 
 def rail_share(group: Group, at: int) -> Real:
-    """Return the share of bytes to all ranks further out that stays on a rail at level *at*.
+    """Return the share of the bytes to all ranks beyond level *at* that stays on a rail.
 
-    Members of a unit are at different places in it, each on its own rail.
+    The members of a unit have different indices in it, each on a separate rail.
     """
     u = _members_inside(group, at)
     return where(_have_same_places(group, at), 1 / u, 0.0)
@@ -246,7 +249,7 @@ def _torus_factor(group: Group, at: int, link: Link) -> Real | None:
 def torus_load(dimensions: Sequence[int], g: Real, stride: Real = 1.0, *, wrap: bool) -> Real:
     """Return the load of the busiest link in an all-to-all, in buffers per direction.
 
-    The *g* ranks lie *stride* places apart, along the nearest dimensions first.
+    The *g* ranks have a distance of *stride*, along the nearest dimensions first.
 
     >>> torus_load((16, 16), 256.0, wrap=True), torus_load((16,), 8.0, wrap=True)
     (2.0, 2.0)
@@ -280,7 +283,7 @@ def _rail_factor(group: Group, at: int, link: Link) -> Real | None:
 
 
 def _have_same_places(group: Group, at: int) -> Mask:
-    """Return whether all units below level *at* hold members at the same positions inside."""
+    """Return whether all units below level *at* have members at the same positions."""
     stride = group.strides[at]
     near, far = maximum(stride, 1.0), maximum(1 / maximum(stride, 1e-9), 1.0)
     return divides(1.0, near) & divides(1.0, far)

@@ -1,7 +1,7 @@
 """The training framework: its host constants, and the behaviour of its code at a version.
 
-A value of a framework has its source: a file of its code or documentation at a version. Other
-choices of a run are attributes of their own blocks; if left out, they take the framework's value.
+Every value of a framework has a source: a file of its code or documentation at a version. Other
+choices of a run are attributes of other blocks; their defaults are the values of the framework.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ AVERAGES = ("collective", "scaled", "scaled_experts")
 class Offer:
     """The values of one attribute that a framework supports; rules reject other values.
 
-    A framework without an offer for an attribute supports all its values.
+    A framework without an offer for an attribute supports all values of the attribute.
     """
 
     attribute: str = string(doc="attribute, as block and name: `schedule.kind`")
     values: str = string(
         default="",
         doc=(
-            "values that the framework has, with commas between them, as in `one_f_one_b, "
-            "interleaved`; left empty, the statement of an extended framework is withdrawn"
+            "values that the framework supports, separated by commas, as in `one_f_one_b, "
+            "interleaved`; empty: the statement of the extended framework is removed"
         ),
     )
     beyond: str = word(
@@ -89,14 +89,16 @@ class Offer:
         doc="degree that must be above 1 for this statement to apply; `any` for all layouts",
     )
     since: str = string(default="", doc="change and its version, for runs of other versions")
-    note: str = string(default="", doc="needs of values, or what stands for one that is absent")
+    note: str = string(
+        default="", doc="requirements of the values, or a replacement for a missing value"
+    )
 
 
 @block("framework", label="required")
 class Framework:
     """A training framework, at a version."""
 
-    version: str = string(default="", doc="release or commit that the values were read in")
+    version: str = string(default="", doc="release or commit from which the values were taken")
     first_year: int | None = integer(
         default=None, structural=True, doc="first year of the releases that the values describe"
     )
@@ -105,7 +107,9 @@ class Framework:
         structural=True,
         doc="last year of these releases; `validate` warns of newer runs",
     )
-    checked: str = string(default="", doc="a measured run of that time that was compared with it")
+    checked: str = string(
+        default="", doc="a measured run of that time that was compared with the values"
+    )
     mode: str = word(*MODES, default="eager", doc="default of `kernels.mode`: how layers run")
     cuda_graphs: str = word(
         *CUDA_GRAPHS,
@@ -115,29 +119,26 @@ class Framework:
     issue: Real = quantity(
         SECONDS,
         default=0.0,
-        doc=(
-            "time of the host for one kernel, with what Python, autograd and the framework do "
-            "around it"
-        ),
+        doc=("host time per kernel, including Python, autograd and the framework"),
     )
     graph_issue: Real | None = quantity(
         SECONDS,
         default=None,
-        doc="host time of one replayed graph; by default none is captured",
+        doc="host time of one graph replay; by default no graphs are captured",
     )
     compiled_issue: Real | None = quantity(
         SECONDS,
         default=None,
         doc=(
-            "time of the host for one kernel of a compiled layer; without it the framework "
-            "compiles no layers"
+            "host time per kernel of a compiled layer; without it the framework has no compiled "
+            "mode"
         ),
     )
     compiled_call: Real = quantity(
-        SECONDS, default=0.0, doc="time of the host for one call of a compiled layer: its guards"
+        SECONDS, default=0.0, doc="host time for the guards of one call of a compiled layer"
     )
     compiled_kernels: Real = fraction(
-        default=1.0, doc="share of the kernels of an eager layer, left in a compiled one"
+        default=1.0, doc="share of the kernels of an eager layer that remain in a compiled layer"
     )
     forward_kernels: Real = integer(
         default=0, minimum=0, doc="kernels issued for the forward pass of a dense layer"
@@ -187,13 +188,18 @@ class Framework:
     )
     gathers_wait: bool = switch(
         default=False,
-        doc="a gather of a sharded tensor waits for the device, and does not overlap (ZeRO 3)",
+        doc=(
+            "a gather of a sharded tensor waits for the device, so that it does not overlap (ZeRO "
+            "3)"
+        ),
     )
     whole_below: Real = integer(
         default=0,
         minimum=0,
-        doc="elements of a tensor that ZeRO-3 shards: smaller ones stay whole on every rank, and "
-        "have no part in `list_issue`",
+        doc=(
+            "smallest number of elements of a sharded tensor (ZeRO 3): smaller tensors stay whole "
+            "on every rank, and do not count in `list_issue`"
+        ),
     )
     keeps_gradients: str = word(
         *GRADIENT_MEMORY,
@@ -203,16 +209,18 @@ class Framework:
             "`replicas`, without ZeRO, in the buckets of several ranks, and from ZeRO 2 on "
             "reserved for the stream of reductions, as by PyTorch's FSDP; `zero_3`, in a buffer "
             "of shards; "
-            "or `never`. Elsewhere backward allocates those of a step's only micro-batch layer by "
-            "layer, as it frees activations"
+            "or `never`. In other cases backward allocates the gradients of a single micro-batch "
+            "layer by layer, while it frees activations"
         ),
     )
     adds_gradients: str = word(
         *ADDITIONS,
         default="layer",
-        doc="moment at which the gradients of a micro-batch are added to sums in a type wider than "
-        "the weights': as backward makes those of a `layer`; or behind the `pass`, up to which all "
-        "of them are held, in the type of the weights",
+        doc=(
+            "moment at which the gradients of a micro-batch are accumulated in a wider type than "
+            "the weights: after each `layer`; or after the whole `pass`, until which all of them "
+            "are held in the type of the weights"
+        ),
     )
     zeroes_gradients: bool = switch(
         default=False,
@@ -220,7 +228,10 @@ class Framework:
     )
     fused_accumulation: bool = switch(
         default=False,
-        doc="default of `kernels.fused_accumulation`: weight-gradient products add to gradients",
+        doc=(
+            "default of `kernels.fused_accumulation`: weight-gradient GEMMs accumulate into the "
+            "gradients"
+        ),
     )
     gradient_average: str = word(
         *AVERAGES,
@@ -235,8 +246,8 @@ class Framework:
         default=0,
         minimum=0,
         doc=(
-            "kernels issued once per step for the update of a layer's parameters, where each "
-            "tensor has kernels of its own"
+            "kernels issued once per step to update the parameters of a layer, if each tensor has "
+            "separate kernels"
         ),
     )
     routing_kernels: Real = integer(
@@ -254,19 +265,24 @@ class Framework:
         default=0,
         minimum=0,
         doc=(
-            "kernels issued for the forward pass of one expert where the experts of a rank run "
-            "as one product, but that product's own; twice as many for the backward pass"
+            "kernels issued for the forward pass of one expert besides the grouped product; twice "
+            "as many for the backward pass"
         ),
     )
     grouped_casts: Real = integer(
         default=0,
         minimum=0,
-        doc="tensors that are made narrow for either pass of one expert, where its products run in "
-        "a narrow type: each with the kernels of `precision.cast_kernels`",
+        doc=(
+            "tensors that are cast to fp8 or fp4 per expert in the forward and in the backward "
+            "pass: each with the kernels of `precision.cast_kernels`"
+        ),
     )
     grouped_experts: bool = switch(
         default=True,
-        doc="the experts of a rank run as one product, not in a loop, unless the run sets it",
+        doc=(
+            "grouped experts: one product for all experts of a rank instead of a loop; default of "
+            "`kernels.grouped_experts`"
+        ),
     )
     expert_kernels: Real = integer(
         default=0,
@@ -284,7 +300,7 @@ class Framework:
         "composite",
         default="fused",
         doc="norms: kernels of a library such as Transformer Engine or Apex, of a compiler, "
-        "PyTorch's own kernel for a norm, or an operator for each step of it",
+        "PyTorch's own kernel for a norm, or one operator per step",
     )
     activation: str = word(
         "fused",
@@ -311,13 +327,16 @@ class Framework:
         "fused",
         "eager",
         default="fused",
-        doc="dropout of a branch: in the kernel that adds it to the stream, or ahead of that",
+        doc=(
+            "dropout of a branch: in the kernel of the residual addition, or in a separate kernel "
+            "before it"
+        ),
     )
     softmax: str = word(
         "fused",
         "eager",
         default="fused",
-        doc="softmax over stored scores: with scale and mask in one kernel, or a kernel for each",
+        doc="softmax over stored scores: with scale and mask in one kernel, or in separate kernels",
     )
     router: str = word(
         "fused",
@@ -329,8 +348,10 @@ class Framework:
         "fused",
         "eager",
         default="eager",
-        doc="tokens copied for their experts, and added up behind them: each read or written once, "
-        "or copy by copy",
+        doc=(
+            "permutation and unpermutation of tokens: each token is read or written once, or once "
+            "per copy"
+        ),
     )
     dispatcher: str = word(
         *DISPATCHERS,
@@ -342,25 +363,30 @@ class Framework:
         "traced",
         "in_product",
         default="dense",
-        doc="gated activation of routed experts: as that of dense MLPs; with the routing weight in "
-        "a kernel that is compiled for any number of tokens, where their number is not fixed; or "
-        "in the kernel of the product ahead of it",
+        doc=(
+            "gated activation of routed experts: as that of dense MLPs; with the routing weight in "
+            "a compiled kernel of dynamic shape; or in the kernel of the product before it"
+        ),
     )
     expert_biases: str = word(
         "fused",
         "eager",
         default="fused",
-        doc="biases behind routed experts: in the kernel of the product, or expert by expert",
+        doc="biases after routed experts: in the kernel of the product, or expert by expert",
     )
     separate_projections: bool = switch(
         default=False,
-        doc="queries, keys and values, gate and up are made by layers of their own, and the "
-        "gradients of their common input are added up",
+        doc=(
+            "separate layers compute queries, keys and values, and gate and up; the gradients of "
+            "their common input are added up"
+        ),
     )
     repeats_keys: bool = switch(
         default=False,
-        doc="keys and values are copied for every query head of their group, ahead of attention, "
-        "and exchanged and kept as the copies",
+        doc=(
+            "keys and values are replicated for every query head of their group before attention, "
+            "and exchanged and saved as replicas"
+        ),
     )
     updates_weights: bool = switch(
         default=False,
@@ -369,29 +395,38 @@ class Framework:
     gather_copies: Real = integer(
         default=0,
         minimum=0,
-        doc="kernels that copy what is gathered out of its buffer, in the type of the message "
-        "(ZeRO 3)",
+        doc=(
+            "kernels that copy gathered parameters out of their buffer, in the type of the message "
+            "(ZeRO 3)"
+        ),
     )
     reduction_copy: str = word(
         "none",
         "joined",
         "divided",
         default="none",
-        doc="way of gradients to the buffer that is reduced (ZeRO 3): made in it; joined there, in "
-        "the type of the message; or joined and then divided, in the type of the products",
+        doc=(
+            "path of gradients to the reduction buffer (ZeRO 3): computed in it; concatenated "
+            "there, in the type of the message; or concatenated and then divided, in the type of "
+            "the matrix products"
+        ),
     )
     loop_copies: bool = switch(
         default=False,
-        doc="layers are iterations of a loop, in which a collective runs while what the one before "
-        "brought is in use: what is gathered, and the gradient to be reduced, is copied for the "
-        "next iteration (ZeRO 3)",
+        doc=(
+            "layers are iterations of a loop in which collectives overlap with the compute of "
+            "another iteration: gathered parameters, and gradients to reduce, are copied for the "
+            "next iteration (ZeRO 3)"
+        ),
     )
     embedding: str = word(
         "lookup",
         "product",
         default="lookup",
-        doc="the row of a token is copied out of the table, or is the product of a row of zeros "
-        "and a one with the whole table, as is its gradient",
+        doc=(
+            "embedding lookup: the row of a token is copied out of the table, or computed as a "
+            "one-hot product with the whole table, as is its gradient"
+        ),
     )
     loss: str = word(
         *LOSSES,
@@ -399,7 +434,7 @@ class Framework:
         doc=(
             "default of `training.loss`: tensors that the cross entropy keeps: `eager`, three "
             "tensors in fp32 at once, op by op; an fp32 `softmax`; `logits` as they are, whose "
-            "gradient a fused kernel makes in backward; or that `gradient`, in their place"
+            "gradient a fused kernel computes in backward; or that `gradient`, in their place"
         ),
     )
     softmax_in_place: bool = switch(
@@ -409,7 +444,7 @@ class Framework:
         default=0,
         minimum=0,
         doc="micro-batches whose fp32 logits the pipeline engine keeps on the last stage between "
-        "steps; none under ZeRO 2 and 3, with which DeepSpeed has no pipelines",
+        "steps; none with ZeRO 2 and 3, for which DeepSpeed has no pipelines",
     )
     router_weights: str = word(
         "input",
@@ -423,14 +458,18 @@ class Framework:
     )
     reruns_core: bool = switch(
         default=False,
-        doc="selective recomputation runs a fused attention core again as well, which keeps no "
-        "scores in any case",
+        doc=(
+            "selective recomputation also recomputes a fused attention core, although it stores no "
+            "scores"
+        ),
     )
     stops_early: bool = switch(
         default=False,
-        doc="recomputation of a dense layer ends with the last tensor that backward reads: the "
-        "down projection and the addition behind it do not run again, unless dropout or a norm "
-        "follows",
+        doc=(
+            "recomputation of a dense layer ends with the last tensor that backward reads: the "
+            "down projection and the residual addition are not recomputed, unless dropout or a "
+            "norm follows"
+        ),
     )
     remakes_elementwise: bool = switch(
         default=False,
@@ -443,52 +482,60 @@ class Framework:
     keeps_gathers: bool = switch(
         default=False,
         doc=(
-            "inputs of linear layers are kept as they were gathered, and not gathered again in "
-            "backward (sequence parallelism)"
+            "gathered inputs of linear layers are saved, and not gathered again in backward "
+            "(sequence parallelism)"
         ),
     )
     keeps_norm_outputs: bool = switch(
         default=False,
         doc=(
-            "outputs of norms are kept before frozen matrices too, as kernels of a norm and a "
-            "linear layer do (adapters)"
+            "outputs of norms before frozen matrices are also saved, as fused norm and linear "
+            "kernels do (adapters)"
         ),
     )
     keeps_stage_outputs: bool = switch(
         default=False,
         doc=(
-            "a pipeline stage keeps the tensor that it has sent on until its backward pass, "
-            "which reads only its graph"
+            "a pipeline stage keeps the tensor that it has sent until its backward pass, although "
+            "backward needs only its graph"
         ),
     )
     reduces_by_matrix: bool = switch(
         default=False,
         doc=(
-            "gradients are reduced as each product makes them, so that those of one matrix are "
-            "whole at a time; otherwise those of a layer, and their copy for the wire (ZeRO 3)"
+            "gradients are reduced per matrix, so that only one matrix has unsharded gradients; "
+            "otherwise per layer, with a copy for the message (ZeRO 3)"
         ),
     )
     ends_together: bool = switch(
         default=False,
-        doc="embedding and head are one unit, which is whole from the first layer to the last and "
-        "whose gradients are reduced behind them (ZeRO 3)",
+        doc=(
+            "embedding and head are one FSDP unit, gathered from the first layer to the last, with "
+            "its gradients reduced after them (ZeRO 3)"
+        ),
     )
     gradient_staging: Real = integer(
         default=0,
         minimum=0,
-        doc="elements of a buffer that gradients are copied into to be reduced; without "
-        "`contiguous_gradients` no larger than all of them, and none under ZeRO 3",
+        doc=(
+            "elements of the buffer into which gradients are copied for the reduction; without "
+            "`contiguous_gradients` at most all gradients, and none with ZeRO 3"
+        ),
     )
     contiguous_gradients: bool = switch(
         default=False,
-        doc="this buffer is allocated whole on any number of ranks, twice if reductions overlap, "
-        "and a rank copies its shard out of it (ZeRO 1 to 3)",
+        doc=(
+            "this buffer has full size on any number of ranks, twice if reductions overlap; a rank "
+            "copies its shard out of it (ZeRO 1 to 3)"
+        ),
     )
     norm_copy: Real = quantity(
         BYTES,
         default=0.0,
-        doc="bytes per element of the copy of a tensor of gradients whose norm is taken, one after "
-        "another (ZeRO 1 to 3)",
+        doc=(
+            "bytes per element of the copy of a gradient tensor for its norm, one tensor after "
+            "another (ZeRO 1 to 3)"
+        ),
     )
     update_group: Real = integer(
         default=0,
@@ -498,8 +545,10 @@ class Framework:
     )
     bucket_copies: bool = switch(
         default=False,
-        doc="gradients under ZeRO are copied into a bucket that has room for them, joined and "
-        "divided before they are reduced",
+        doc=(
+            "with ZeRO, gradients are copied into a bucket, concatenated and divided before they "
+            "are reduced"
+        ),
     )
     update_gradients: Real = quantity(
         BYTES,
@@ -528,7 +577,7 @@ class Framework:
         "micro-batch's gradients, which each later one fetches and adds to",
     )
     fragmentation: Real = fraction(
-        default=0.0, doc="share of the activation memory lost between blocks of the allocator"
+        default=0.0, doc="share of the activation memory that is lost to fragmentation"
     )
     assignment: str = word(
         *ASSIGNMENTS,
@@ -537,18 +586,24 @@ class Framework:
     )
     gradient_overlap: bool = switch(
         default=True,
-        doc="gradients are reduced under the backward pass unless the run sets it; under ZeRO 3 "
-        "they always are",
+        doc=(
+            "default of `overlap.gradients`: gradient reduction overlaps with the backward pass; "
+            "always with ZeRO 3"
+        ),
     )
     parameter_overlap: bool = switch(
         default=True,
-        doc="parameters are gathered under the forward pass unless the run sets it; under ZeRO 3 "
-        "they always are",
+        doc=(
+            "default of `overlap.parameters`: the parameter gather overlaps with the forward pass; "
+            "always with ZeRO 3"
+        ),
     )
     gathers_in_turn: bool = switch(
         default=False,
-        doc="one bucket of parameters is gathered ahead of the module that reads it, which then "
-        "waits for each of its other buckets in turn, as grouped experts have (ZeRO 1 and 2)",
+        doc=(
+            "only one bucket of parameters is prefetched for a module, which waits for its other "
+            "buckets, as of grouped experts (ZeRO 1 and 2)"
+        ),
     )
     gather_start: str = word(
         *GATHER_STARTS,
@@ -568,12 +623,12 @@ class Framework:
     transfers: str = word(
         *TRANSFERS,
         default="overlapped",
-        doc="messages between stages with one chunk each, unless the run sets it",
+        doc="default of `schedule.transfers` for stages with one chunk",
     )
     interleaved_transfers: str = word(
         *TRANSFERS,
         default="overlapped",
-        doc="messages between stages with several chunks, unless the run sets it",
+        doc="default of `schedule.transfers` for stages with several chunks",
     )
     messages: str = word(
         *MESSAGES,
@@ -613,8 +668,8 @@ class Framework:
     reduce_scatter: bool = switch(
         default=True,
         doc=(
-            "a rank receives only the gradients of its share (ZeRO 1 and 2); off, all gradients "
-            "are all-reduced, and it keeps its share of them"
+            "reduce-scatter of gradients (ZeRO 1 and 2); off: all gradients are all-reduced, and a "
+            "rank keeps its share"
         ),
     )
     bucket: Real | None = integer(
@@ -625,7 +680,7 @@ class Framework:
     bucket_growth: Real = integer(
         default=0,
         minimum=0,
-        doc="elements of such a bucket for each rank that gradients are reduced over, if more",
+        doc="elements of such a bucket per rank of the reduction, if that is more",
     )
     context: str = word(
         *CONTEXTS,
@@ -635,9 +690,11 @@ class Framework:
     context_sums: Real = quantity(
         BYTES,
         default=0.0,
-        doc="bytes per element in which the framework adds up what attention makes of one block of "
-        "keys after another (`ring`, `all_gather`), and in which gradients of keys and values go "
-        "round; 0 if attention is one kernel, or adds up by itself",
+        doc=(
+            "bytes per element of the accumulated attention output of blocks of keys (`ring`, "
+            "`all_gather`), and of circulating gradients of keys and values; 0 if attention is one "
+            "kernel or accumulates itself"
+        ),
     )
     context_merges: str = word(
         "operators",
@@ -650,14 +707,14 @@ class Framework:
     sink_context: str | None = word(
         *CONTEXTS,
         default=None,
-        doc="the algorithm of models with `sinks`, if it has one alone for them",
+        doc="the only algorithm that supports models with `sinks`, if there is one",
     )
     window_context: str | None = word(
         *CONTEXTS,
         default=None,
         doc=(
-            "default of `context.algorithm` for models with a `window`, if their keys and values "
-            "are not passed round in blocks"
+            "default of `context.algorithm` for models with a `window`, if a ring does not support "
+            "them"
         ),
     )
     misaligned_heads: str = word(
@@ -673,14 +730,15 @@ class Framework:
         "unfused",
         *FUSED_KERNELS,
         default="auto",
-        doc="attention kernel, if the device has it and the run sets none; `auto`, and where "
-        "the device has none of the name: the usual one of the device",
+        doc=(
+            "default attention kernel, if the device has it; `auto`, or a kernel that the device "
+            "does not have: the default kernel of the device"
+        ),
     )
     enforced: bool = switch(
         default=True,
-        doc=(
-            "features that are not listed are rejected; off for measured runs whose version is a "
-            "guess"
-        ),
+        doc=("features that are not listed are rejected; off for measured runs of unknown version"),
     )
-    offers: tuple[Offer, ...] = children("offers", doc="features that it has or lacks")
+    offers: tuple[Offer, ...] = children(
+        "offers", doc="features that it supports or does not support"
+    )

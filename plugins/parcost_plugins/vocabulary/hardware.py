@@ -37,7 +37,7 @@ _DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
 
 
 def _matrix_peak(type_: str) -> Any:
-    """Declare the peak of the matrix units in a type; its value must be dense or sparse."""
+    """Declare the peak of the matrix units in a data type; its qualifier is dense or sparse."""
     return quantity(
         FLOPS,
         default=None,
@@ -57,14 +57,20 @@ def _matrix_peak(type_: str) -> Any:
         ("in_one_layout",): "a recipe with a narrow type, such as FP8",
     },
     any_of={
-        ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4"): "the peak of the type that is computed "
-        "in, such as `bf16 = 989 TFLOPS dense`",
+        (
+            "fp32",
+            "tf32",
+            "fp16",
+            "bf16",
+            "fp8",
+            "fp4",
+        ): "the peak of the compute type, such as `bf16 = 989 TFLOPS dense`",
         ("attention",): "the rate of attention: a table as `attention`, or "
         "`kernels.attention_forward_efficiency` and `attention_backward_efficiency`",
     },
 )
 class Device:
-    """One accelerator: one rank of the job."""
+    """One accelerator, which runs one rank of the job."""
 
     year: int | None = integer(
         default=None,
@@ -83,37 +89,41 @@ class Device:
     fp4: Real | None = _matrix_peak("fp4")
     microscaling: bool = switch(
         default=False,
-        doc="matrix units multiply blocks with scaling factors of their own, as of MXFP8",
+        doc="matrix units support block scaling factors, as in MXFP8",
     )
     in_one_layout: bool = switch(
         default=False,
-        doc="products of fp8 and fp4 read operands in one layout only, so that backward needs "
-        "transposed copies",
+        doc=(
+            "fp8 and fp4 matrix products support one operand layout only, so that backward needs "
+            "transposed copies"
+        ),
     )
-    multiprocessors: Real = integer(doc="units that tiles of a matrix product are spread over")
+    multiprocessors: Real = integer(doc="number of multiprocessors")
     collective_multiprocessors: Real = integer(
         default=0,
         minimum=0,
-        doc="multiprocessors that a collective occupies; none if the device has separate engines",
+        doc=(
+            "multiprocessors that a collective occupies; 0 if the device has separate engines for "
+            "collectives"
+        ),
     )
     matmul_efficiency: Real = fraction(
-        positive=True, doc="best matrix product measured, of the 16-bit peak"
+        positive=True, doc="rate of the best measured matrix product / 16-bit peak"
     )
     fp8_matmul_efficiency: Real = fraction(
         positive=True,
         default="matmul_efficiency",
-        doc="best matrix product measured, of the fp8 peak",
+        doc="rate of the best measured matrix product / fp8 peak",
     )
     fp4_matmul_efficiency: Real = fraction(
         positive=True,
         default="fp8_matmul_efficiency",
-        doc="best matrix product measured, of the fp4 peak",
+        doc="rate of the best measured matrix product / fp4 peak",
     )
     block_matmul_efficiency: Real = fraction(
         positive=True,
         default="fp8_matmul_efficiency",
-        doc="best matrix product in fp8 whose operands have a scaling factor for each block, of "
-        "the fp8 peak",
+        doc="rate of the best measured fp8 matrix product with block scaling factors / fp8 peak",
     )
     sustained: Real | None = fraction(
         positive=True,
@@ -141,23 +151,28 @@ class Device:
         ),
     )
     memory_power: Real = quantity(
-        WATTS, default=0.0, doc="power that memory draws beside products; see `product_energy`"
+        WATTS,
+        default=0.0,
+        doc="power that memory draws during matrix products; see `product_energy`",
     )
     attention: AttentionTable | None = reference(
         "attention_table",
         default=None,
-        doc="the rates of its attention kernels; without it the rate is that of `kernels`",
+        doc=(
+            "table of the rates of its attention kernels; without it the rates of `kernels` are "
+            "used"
+        ),
     )
     attention_efficiency: Real = fraction(
         positive=True,
         default=1.0,
         doc=(
-            "share of the rates of its attention table, if they were measured on a relative with "
-            "more power"
+            "factor on the rates of its attention table, if they were measured on a similar device "
+            "with more power"
         ),
     )
     memory_efficiency: Real = fraction(
-        positive=True, doc="share of the memory bandwidth, reached by large streaming kernels"
+        positive=True, doc="share of the memory bandwidth that large memory-bound kernels achieve"
     )
     host_bandwidth: Real | None = link_rate(default=None, doc="link to the host")
     reduction_bandwidth: Real | None = quantity(
@@ -165,11 +180,11 @@ class Device:
         default=None,
         positive=True,
         doc=(
-            "bytes of a collective that it sums per second (1 / gamma); by default part of the copy"
+            "rate at which a collective reduces bytes (1 / gamma); by default included in the copy"
         ),
     )
     power: Real | None = quantity(
-        WATTS, default=None, doc="thermal design power, at which its rates were measured"
+        WATTS, default=None, doc="thermal design power, at which the rates were measured"
     )
     power_cap: Real | None = quantity(
         WATTS,
@@ -182,34 +197,40 @@ class Device:
     )
     static_power: Real | None = fraction(
         default=None,
-        doc=(
-            "share of the design power that is drawn at any clock; by default "
-            "`kernels.static_power`"
-        ),
+        doc=("static power as a share of the design power; by default `kernels.static_power`"),
     )
     family: Family | None = reference(
         "family",
         default=None,
-        doc="devices of its architecture: how far predictions are off where it was not measured",
+        doc=(
+            "family of devices of the same architecture, whose errors are used if the device has "
+            "no measured runs"
+        ),
     )
     library: str = word(
         "any",
         registry="libraries",
         default="any",
-        doc="communication library that its vendor ships: `auto` picks of its algorithms; "
-        "`any` is all that plugins offer",
+        doc=(
+            "communication library of its vendor: `auto` chooses among its algorithms; `any`: "
+            "among all algorithms of plugins"
+        ),
     )
     tuning: Tuning | None = reference(
-        "tuning", default=None, doc="table by which the library picks algorithm and protocol"
+        "tuning",
+        default=None,
+        doc="tuning table with which the library chooses algorithm and protocol",
     )
     generation: str = word(
-        *GENERATIONS, default="unknown", doc="row of that table which the library takes for it"
+        *GENERATIONS, default="unknown", doc="row of the tuning table for this device"
     )
     fabric: Fabric | None = reference(
         "fabric",
         default=None,
-        doc="fabric whose nodes usually hold it: proposed for a job without one, and assumed for "
-        "measured runs",
+        doc=(
+            "usual fabric of the device: proposed for a job without a fabric, and assumed for "
+            "measured runs"
+        ),
     )
 
 
@@ -220,14 +241,16 @@ class Level:
     size: Real | None = integer(
         default=None,
         qualifiers={"devices": 1.0, "nodes": 1.0, "units": 1.0},
-        doc="units of the level below that it joins: devices for the first level, nodes for "
-        "the second; the last level may leave it out and joins all",
+        doc=(
+            "number of units of the inner level that it connects: devices for the first level, "
+            "nodes for the second; the last level may omit it and connects all"
+        ),
     )
     bandwidth: Rate = link_rate(
         qualifiers={**DIRECTIONS, "per_unit": "ports"},
         curve=True,
         doc=(
-            "bandwidth of one port; measured points may stand in place of it. `per_unit` is one "
+            "bandwidth of one port, or a curve of measured points. `per_unit` is one "
             "direction of all `ports` of a unit of the level below, such as a node"
         ),
     )
@@ -250,17 +273,20 @@ class Level:
         ONE,
         default=1.0,
         minimum=1.0,
-        doc="downlink over uplink of one unit of this level; divides the bandwidth of every "
-        "level further out, and 1 is non-blocking. Of the outermost level: of the leaves of its "
-        "switches; divides what goes between them. Of rails, it also narrows what leaves its rail",
+        doc=(
+            "downlink / uplink bandwidth of one unit of this level, which divides the bandwidth of "
+            "all outer levels; 1 is non-blocking. On the outermost level it applies to the leaf "
+            "switches, and divides the traffic between them. On rails it also applies to traffic "
+            "between rails"
+        ),
     )
     collisions: Real = quantity(
         ONE,
         default=1.0,
         minimum=1.0,
         doc=(
-            "flows that share a hashed path while others are idle; divides the bandwidth, and 1 "
-            "is perfectly balanced"
+            "number of flows that share a hashed path (ECMP collisions), which divides the "
+            "bandwidth; 1 is perfectly balanced"
         ),
     )
     kind: str = word(
@@ -274,24 +300,28 @@ class Level:
         "pcie",
         "ethernet",
         default="switch",
-        doc="a switch gives the bandwidth to any peer, and so do pcie and ethernet; a mesh has "
-        "one port per peer; a torus has two per dimension; rails join devices of the same "
-        "place in their nodes; a fat tree is made of switches of one `radix`; the units of a "
-        "dragonfly are its groups, joined by `ports` global links each",
+        doc=(
+            "topology: with `switch`, `pcie` and `ethernet` the bandwidth is available to any "
+            "peer; a mesh has one port per peer; a torus has two per dimension; rails connect "
+            "devices with the same index in their nodes; a fat tree has switches of one `radix`; "
+            "the units of a dragonfly are its groups, with `ports` global links each"
+        ),
     )
     dimensions: tuple[int, ...] = integers(
         default=(), minimum=1, doc="units along each dimension of a torus, the nearest first"
     )
-    wrap: bool = switch(default=True, doc="the ends of a dimension of a torus are joined")
+    wrap: bool = switch(
+        default=True, doc="wrap-around links: the ends of a dimension of a torus are connected"
+    )
     in_network: bool = switch(
-        default=False, doc="the switches reduce and multicast what passes (NVLS, SHARP)"
+        default=False, doc="the switches reduce and multicast data in the network (NVLS, SHARP)"
     )
     in_host: bool = switch(
-        default=False, doc="joins parts of one host, as the first level does in any case"
+        default=False, doc="the level is inside one host; always true for the first level"
     )
     low_latency: bool = switch(
         default=True,
-        doc="protocols of a library cross it that send flags beside the data (LL, LL128)",
+        doc="the level supports the low-latency protocols of a library (LL, LL128)",
     )
     pxn: bool = switch(
         default=False,
@@ -302,7 +332,10 @@ class Level:
         "valiant",
         "adaptive",
         default="adaptive",
-        doc="routes of a dragonfly: direct to the group, over a random one, or the better",
+        doc=(
+            "routing of a dragonfly: direct to the group, over a random group, or the better of "
+            "the two"
+        ),
     )
     radix: Real | None = integer(
         default=None, minimum=2.0, doc="ports of a switch of a fat tree, half of them down"
@@ -310,7 +343,10 @@ class Level:
     hops: Real | None = integer(
         default=None,
         minimum=0.0,
-        doc="switches on the way through this level; of a fat tree they follow from its radix",
+        doc=(
+            "number of switches on a route through this level; for a fat tree it follows from the "
+            "radix"
+        ),
     )
     hop_latency: Real = quantity(
         SECONDS, default=0.0, doc="latency of one switch, added to the latency of the level"
@@ -318,7 +354,7 @@ class Level:
     cable_latency: Real = quantity(
         SECONDS,
         default=0.0,
-        doc="latency of all cables on the way, added to the latency of the level",
+        doc="latency of all cables on a route, added to the latency of the level",
     )
 
 
@@ -331,9 +367,9 @@ class Fabric:
 
 @block("plausible", label="none")
 class PlausibleRange:
-    """The largest plausible value of each quantity, and the smallest of some.
+    """The largest plausible value of each quantity, and the smallest value of some.
 
-    Beyond it, another unit or another attribute was probably meant.
+    A value beyond it probably has a wrong unit or is another quantity.
     """
 
     device_bandwidth: Real = link_rate(
@@ -361,7 +397,7 @@ class PlausibleRange:
     )
     tokens: Real | None = quantity(ONE, default=None, doc="tokens of a run")
     tokens_per_parameter: Real | None = quantity(
-        ONE, default=None, doc="tokens of a run for each parameter of the model"
+        ONE, default=None, doc="tokens of a run per parameter of the model"
     )
     least_tokens_per_parameter: Real | None = quantity(
         ONE, default=None, doc="fewest tokens per parameter of a run from scratch"
@@ -370,7 +406,7 @@ class PlausibleRange:
     mfu_fp8: Real | None = fraction(default=None, doc="share of the peak of fp8")
     mfu_fp4: Real | None = fraction(default=None, doc="share of the peak of fp4")
     device_hour: Real | None = quantity(
-        DOLLARS / SECONDS, default=None, doc="price of one device and hour"
+        DOLLARS / SECONDS, default=None, doc="price of one device per hour"
     )
     intensity: Real | None = quantity(
         GRAMS / JOULES, default=None, doc="carbon intensity of electricity"

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def multiprocessors_taken(study: Study) -> Real:
-    """Return the multiprocessors that a collective occupies beside compute.
+    """Return the number of multiprocessors that a collective occupies during compute.
 
-    They follow from the device's library, unless the study states them.
+    It is that of the device, unless the study sets it.
     """
     said = study[Overlap].multiprocessors
     return study[Cluster].device.collective_multiprocessors if said is None else said
@@ -25,7 +25,7 @@ def multiprocessors_taken(study: Study) -> Real:
 def slowdown(study: Study) -> Real:
     """Return the seconds added to compute per second of hidden communication.
 
-    It is infinite if communication takes every multiprocessor, which a rule rejects.
+    It is infinite if communication occupies all multiprocessors, which a rule rejects.
     """
     taken, of = multiprocessors_taken(study), study[Cluster].device.multiprocessors
     return ratio(taken, maximum(of - taken, 0.0))

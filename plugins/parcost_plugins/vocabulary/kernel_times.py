@@ -1,7 +1,7 @@
 """The time of one operator by the kernel model of the study.
 
 The plugin ``kernels`` times the operators of the hook ``operators``. Work that depends on the
-sharding of gradients and weights is timed by its own plugin, in ``terms``. So the time of layers
+sharding of gradients and weights is timed by other plugins, in ``terms``. So the time of layers
 does not depend on ZeRO, and a search evaluates it once.
 """
 
@@ -19,7 +19,7 @@ def kernel_seconds(operator: Operator, study: Study) -> Formula:
     """Return the seconds of one occurrence of *operator*.
 
     Raises:
-        TypeError: The kernel model does not know the operator: a cost is never dropped.
+        TypeError: The kernel model does not know the operator, so its cost would be lost.
     """
     chosen = study[KernelChoice].model
     _, model = study.plugins.offers("kernels")[chosen]
@@ -31,7 +31,9 @@ def kernel_seconds(operator: Operator, study: Study) -> Formula:
 
 
 def kernel_work(operator: Any, study: Study) -> Work:
-    """Return the work of *operator*: on the memory for a stream, on the compute units otherwise."""
+    """Return the work of *operator*; its resource is the memory for a stream, and the compute units
+    otherwise.
+    """
     streams = isinstance(operator, Stream)
     return Work(
         name=operator.name,

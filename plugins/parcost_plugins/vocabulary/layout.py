@@ -14,10 +14,12 @@ from parcost_plugins.vocabulary.framework import ASSIGNMENTS, MESSAGES, TRANSFER
     aliases=ALIASES["layout"],
 )
 class Layout:
-    """The parallel layout. Degrees multiply to the devices of the cluster."""
+    """The parallel layout. The product of the degrees is the number of devices of the cluster."""
 
     tp: Real = integer(default=1, doc="tensor parallel degree (t)")
-    cp: Real = integer(default=1, doc="context parallel degree (c): ranks that split the sequence")
+    cp: Real = integer(
+        default=1, doc="context parallel degree (c): ranks over which the sequence is split"
+    )
     pp: int = integer(default=1, structural=True, maximum=1e5, doc="pipeline parallel degree (p)")
     dp: Real = quantity(
         ONE,
@@ -26,7 +28,11 @@ class Layout:
         doc="data parallel degree (d)",
     )
     ep: Real = integer(
-        default=1, doc="expert parallel degree: ranks, out of tp x cp x dp, that split the experts"
+        default=1,
+        doc=(
+            "expert parallel degree: ranks, out of tp x cp x dp, over which the experts are "
+            "distributed"
+        ),
     )
     etp: Real = integer(default=1, doc="tensor parallel degree within an expert")
     sequence_parallel: bool = switch(
@@ -37,14 +43,15 @@ class Layout:
         minimum=0,
         maximum=3,
         structural=True,
-        doc="ZeRO stage: 1 shards the optimizer, 2 gradients too, 3 parameters too",
+        doc="ZeRO stage: 1 shards the optimizer state, 2 also gradients, 3 also parameters",
     )
     order: str = string(
         default="tp-cp-dp-pp",
         doc="order of the degrees: the first varies fastest over neighbouring devices",
     )
     vocabulary_multiple: Real = integer(
-        default=1, doc="the vocabulary is padded to a multiple of this times tp"
+        default=1,
+        doc="factor of the padding of the vocabulary, which is padded to a multiple of this x tp",
     )
 
 
@@ -75,14 +82,17 @@ class ScheduleChoice:
     group: int = integer(
         default="layout.pp",
         structural=True,
-        doc="interleaved: micro-batches that pass a chunk before the next chunk's turn comes",
+        doc=(
+            "interleaved: number of micro-batches that run through a chunk before the next chunk "
+            "(microbatch group size)"
+        ),
     )
     transfers: str | None = word(
         *TRANSFERS,
         default=None,
         doc=(
-            "a device computes while it sends to its neighbour (`overlapped`), or waits "
-            "(`blocking`); by default as the framework does"
+            "send/recv between stages: overlapped with compute, or blocking; by default as in the "
+            "framework"
         ),
     )
     messages: str | None = word(
@@ -92,27 +102,32 @@ class ScheduleChoice:
             "tensor that a tensor-parallel rank sends to the next stage without sequence "
             "parallelism: the residual stream (`whole`), or its share, which the group gathers "
             "on arrival (`scattered`); with `partitioned` the output is gathered for backward "
-            "too, as a share of it is kept. By default as the framework does"
+            "too, as a share of it is kept. By default as in the framework"
         ),
     )
     overlap: Real = fraction(
         doc=(
-            "share of the communication that is hidden, of what a forward and a backward pass "
-            "that run at once could hide under each other (dualpipe)"
+            "hidden share of the communication that a combined forward and backward pass could "
+            "hide (dualpipe)"
         ),
     )
     stages: tuple[int, ...] = integers(
-        default=(), doc="layers of each virtual stage; by default dealt evenly"
+        default=(), doc="number of layers of each virtual stage; by default as `assignment`"
     )
     assignment: str | None = word(
         *ASSIGNMENTS,
         default=None,
-        doc="layers of the stages: as many on each (`even`), which has to divide; fewer on the "
-        "first and last stage where they do not divide (`short_ends`), one more on the first ones "
-        "(`front`), or the first ones full and the rest on the last (`fill`); or as `front` with "
-        "embedding and head counted as one each (`ends`). By default as the framework does",
+        doc=(
+            "assignment of layers to stages: the same number on each (`even`, must divide); fewer "
+            "on the first and last stage if it does not divide (`short_ends`), one more on the "
+            "first ones (`front`), or the first stages full and the remainder on the last "
+            "(`fill`); or as `front` with embedding and head counted as one layer each (`ends`). "
+            "By default as in the framework"
+        ),
     )
     count_embedding: bool = switch(
-        default=False, doc="deal layers as if the embedding were one more"
+        default=False, doc="count the embedding as one layer when layers are assigned"
     )
-    count_head: bool = switch(default=False, doc="deal layers as if the head were one more")
+    count_head: bool = switch(
+        default=False, doc="count the head as one layer when layers are assigned"
+    )

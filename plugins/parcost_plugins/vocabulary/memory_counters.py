@@ -1,7 +1,7 @@
-"""The memory of a step as counters show it: of PyTorch's allocator, and of a device.
+"""The memory of a step as shown by the counters of the PyTorch allocator and of the device. An
+allocator keeps freed blocks until memory runs out.
 
-An allocator keeps freed blocks until memory runs out. So counters show more than a step needs, and
-at most the memory of the device. A step that needs more has no such blocks.
+So counters show more than a step needs, but at most the memory of the device.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def used_memory(study: Study, outcome: Outcome) -> Formula:
 
 
 def reserved_memory(study: Study, outcome: Outcome) -> Formula:
-    """Return the memory that the allocator has reserved, in bytes, where it is highest."""
+    """Return the memory that the allocator has reserved, in bytes, on the device with the highest
+    value.
+    """
     reserved: Real = 0.0
     for bytes_ in outcome.device_reserved:
         reserved = maximum(reserved, bytes_)
@@ -36,7 +38,7 @@ def reserved_memory(study: Study, outcome: Outcome) -> Formula:
 
 
 def allocated_memory(outcome: Outcome) -> Formula:
-    """Return the memory in tensors, in bytes, where it is highest."""
+    """Return the memory in tensors, in bytes, on the device with the highest value."""
     return formula(
         "M - o - f, o outside of the allocator, f lost between tensors",
         M=(outcome.memory_bytes, "B"),

@@ -11,8 +11,8 @@ from parcost_plugins.vocabulary.training import MemoryBudget
 class MemoryLimits:
     """Limits of the memory of one device, in bytes.
 
-    A job has *usable* bytes. A step with a prediction up to *fitting* bytes fits. Up to *most* it
-    is tight, as predictions have errors. Above *most*, it does not fit.
+    A job has *usable* bytes. A step with a prediction up to *fitting* bytes fits. Up to *most*
+    bytes it is tight, because predictions have errors. Above *most* bytes it does not fit.
     """
 
     usable: Real

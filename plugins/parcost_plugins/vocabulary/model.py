@@ -1,4 +1,4 @@
-"""Transformers, in terms of their configuration files."""
+"""Transformers, described like in their configuration files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parcost_plugins.vocabulary.layout import Layout
 class AttentionInput(NamedTuple):
     """A tensor that every tensor-parallel rank needs in full for its heads.
 
-    *name* is "" for the residual stream. A *multiplied* tensor is needed again for the weight
+    *name* is "" for the residual stream. A *multiplied* tensor is also needed for the weight
     gradient.
     """
 
@@ -38,30 +38,30 @@ class AttentionInput(NamedTuple):
     aliases=ALIASES["model"],
 )
 class Model:
-    """A transformer, dense or with experts; or a nominal model with a size only."""
+    """A transformer, dense or with experts; or a nominal model with only a parameter count."""
 
     layers: int = integer(structural=True, maximum=1e5, doc="transformer layers")
-    hidden: Real = integer(default=0, minimum=0, doc="width of the residual stream (h)")
+    hidden: Real = integer(default=0, minimum=0, doc="hidden size (h)")
     heads: Real = integer(default=0, minimum=0, doc="query heads (a)")
     kv_heads: Real = integer(
-        default="max(heads, 1)", doc="key and value heads; fewer than heads is GQA"
+        default="max(heads, 1)", doc="number of key and value heads; GQA if fewer than `heads`"
     )
     head_dim: Real = integer(
         default="hidden / max(heads, 1)", minimum=0, doc="size of one head (d)"
     )
-    ffn: Real = integer(
-        default="4 * hidden", minimum=0, doc="inner width of the MLP of a dense layer (f)"
-    )
+    ffn: Real = integer(default="4 * hidden", minimum=0, doc="FFN hidden size of a dense layer (f)")
     gated: bool = switch(default=True, doc="SwiGLU or GeGLU: three matrices instead of two")
-    vocabulary: Real = integer(default=0, minimum=0, doc="rows of the embedding (V)")
+    vocabulary: Real = integer(default=0, minimum=0, doc="vocabulary size (V)")
     tied: bool = switch(default=False, doc="the output head shares the embedding's weights")
     norm: str = word("rms", "layer", default="rms", doc="RMSNorm, or LayerNorm with a bias")
     norm_weights: Real | None = integer(
         default=None,
         minimum=0,
         maximum=2,
-        doc="learned vectors of a norm: 2 for gain and bias, 1 for a gain, 0 for none; by default "
-        "1 of RMSNorm and 2 of LayerNorm",
+        doc=(
+            "number of learned vectors per norm: 2 for gain and bias, 1 for a gain, 0 for none; by "
+            "default 1 for RMSNorm and 2 for LayerNorm"
+        ),
     )
     norms: int = integer(
         default=2,
@@ -69,30 +69,32 @@ class Model:
         structural=True,
         doc="norms of a layer: 4 with sandwich norms, 1 where attention and MLP share one",
     )
-    embedding_norm: bool = switch(default=False, doc="a norm behind the embedding as well")
+    embedding_norm: bool = switch(default=False, doc="an additional norm after the embedding")
     qk_norm: bool = switch(default=False, doc="an RMSNorm on every query head and key head")
     qk_norm_whole: bool = switch(
         default=False,
         doc="norms of queries and keys have a gain for all heads together, not one for each head",
     )
     parallel_residual: bool = switch(
-        default=False, doc="attention and MLP read the same input and are added up at once"
+        default=False,
+        doc=(
+            "parallel residual: attention and MLP have the same input, and their outputs are added "
+            "together"
+        ),
     )
     biases: bool = switch(default=False, doc="every linear layer of a block has a bias")
     qkv_biases: bool = switch(
-        default=False, doc="the query, key and value projections have one where others have none"
+        default=False, doc="only the query, key and value projections have a bias"
     )
     output_bias: bool = switch(
-        default=False, doc="the output projection of attention has one where others have none"
+        default=False, doc="only the output projection of attention has a bias"
     )
-    mlp_biases: bool = switch(
-        default=False, doc="the projections of a dense MLP have one where others have none"
-    )
+    mlp_biases: bool = switch(default=False, doc="only the projections of a dense MLP have a bias")
     activation_parameters: int = integer(
         default=0,
         minimum=0,
         structural=True,
-        doc="learned numbers of the activation of a dense MLP, such as 2 of xIELU",
+        doc="number of learned parameters of the activation of a dense MLP, such as 2 for xIELU",
     )
     head_bias: bool = switch(default=False, doc="the output head has a bias")
     positions: int = integer(
@@ -100,36 +102,40 @@ class Model:
     )
     alibi: bool = switch(
         default=False,
-        doc="positions are a bias on the scores, which the core adds: nothing is rotated",
+        doc="ALiBi: positions are a bias on the scores; there is no rotary embedding",
     )
-    causal: bool = switch(default=True, doc="a token attends to those before it only")
+    causal: bool = switch(
+        default=True, doc="causal attention: a token attends only to earlier tokens"
+    )
 
     # Attention in a window
     window: int = integer(
         default=0,
         minimum=0,
         structural=True,
-        doc="tokens that a windowed layer attends to (w); 0 is all of them",
+        doc="window size in tokens (w); 0: no window",
     )
     full_every: int = integer(
         default=0,
         minimum=0,
         structural=True,
-        doc="interval of layers that attend to all tokens, where others have a window or a gated "
-        "delta net: every n-th; 0 is none",
+        doc=(
+            "interval n of full-attention layers between layers with a window or a gated delta "
+            "net: every n-th layer; 0: none"
+        ),
     )
     full_layers: tuple[int, ...] = integers(
         default=(),
-        doc="layers that attend to all tokens, counted from 0, in place of `full_every`",
+        doc="list of full-attention layers, counted from 0, in place of `full_every`",
     )
     chunked: bool = switch(
         default=False,
-        doc="windows lie side by side: a token attends to those before it in its own window",
+        doc="chunked attention: a token attends only to earlier tokens of its own window",
     )
     sinks: bool = switch(default=False, doc="a learned attention sink for every query head")
     output_gate: bool = switch(
         default=False,
-        doc="the output of attention is gated; the query projection makes the gates as well",
+        doc="output gate of attention; the query projection also computes the gates",
     )
 
     # Gated delta net
@@ -137,11 +143,13 @@ class Model:
         default=0,
         minimum=0,
         structural=True,
-        doc="value heads of a gated delta net (linear attention), which layers have in place of "
-        "attention but for those of `full_every` or `full_layers`; 0 is none",
+        doc=(
+            "number of value heads of a gated delta net (linear attention), which replaces "
+            "attention except in layers of `full_every` or `full_layers`; 0: none"
+        ),
     )
     delta_key_heads: Real = integer(
-        default="delta_heads", minimum=0, doc="query and key heads of a gated delta net"
+        default="delta_heads", minimum=0, doc="number of query and key heads of a gated delta net"
     )
     delta_key_dim: Real = integer(
         default="head_dim", minimum=0, doc="size of a query or key head of a gated delta net"
@@ -150,7 +158,7 @@ class Model:
         default="delta_key_dim", minimum=0, doc="size of a value head of a gated delta net"
     )
     delta_convolution: Real = integer(
-        default=4, doc="tokens that the convolution of a gated delta net reads for each"
+        default=4, doc="kernel size of the convolution of a gated delta net, in tokens"
     )
 
     # Multi-head latent attention
@@ -158,19 +166,21 @@ class Model:
         default=0,
         minimum=0,
         structural=True,
-        doc="rank of compressed keys and values: multi-head latent attention (MLA); 0 is none",
+        doc="MLA: rank of compressed keys and values (multi-head latent attention); 0: no MLA",
     )
     q_lora: int = integer(
         default=0,
         minimum=0,
         structural=True,
-        doc="MLA: rank of compressed queries; 0 projects them at once",
+        doc="MLA: rank of compressed queries; 0: queries are not compressed",
     )
     nope_dim: Real = integer(
         default="head_dim", minimum=0, doc="MLA: size of a query and key head without positions"
     )
     rope_dim: Real = integer(
-        default=0, minimum=0, doc="MLA: size of the rotated part; one key part for all heads"
+        default=0,
+        minimum=0,
+        doc="MLA: size of the rotary part of a head; keys share one for all heads",
     )
     v_dim: Real = integer(default="head_dim", minimum=0, doc="MLA: size of a value head")
 
@@ -179,34 +189,37 @@ class Model:
         default=0,
         minimum=0,
         structural=True,
-        doc="routed experts of a mixture-of-experts layer (E); 0 is a dense model",
+        doc="number of routed experts of an MoE layer (E); 0: dense model",
     )
-    top_k: Real = integer(default=1, maximum=1e5, doc="routed experts that a token visits")
-    expert_ffn: Real = integer(default="ffn", minimum=0, doc="inner width of a routed expert")
+    top_k: Real = integer(default=1, maximum=1e5, doc="number of routed experts per token")
+    expert_ffn: Real = integer(default="ffn", minimum=0, doc="FFN hidden size of a routed expert")
     shared_experts: int = integer(
-        default=0, minimum=0, structural=True, doc="experts that every token visits"
+        default=0, minimum=0, structural=True, doc="number of shared experts"
     )
     shared_ffn: Real = integer(
-        default="expert_ffn", minimum=0, doc="inner width of one shared expert"
+        default="expert_ffn", minimum=0, doc="FFN hidden size of one shared expert"
     )
     clamped: bool = switch(
-        default=False, doc="gate and up of routed experts are clamped ahead of the activation"
+        default=False, doc="gate and up of routed experts are clamped before the activation"
     )
     shared_gate: bool = switch(default=False, doc="the shared expert's output is gated per token")
     router_bias: bool = switch(
-        default=False, doc="the router has a bias for every expert, or a correction in place of it"
+        default=False, doc="the router has a bias or a correction term per expert"
     )
     dense_first: int = integer(
-        default=0, minimum=0, structural=True, doc="first layers that are dense all the same"
+        default=0,
+        minimum=0,
+        structural=True,
+        doc="number of first layers that are dense in an MoE model",
     )
     moe_every: int = integer(
         default=1,
         structural=True,
-        doc="interval of layers with experts behind `dense_first` layers: the last of each n",
+        doc="interval n of MoE layers after the `dense_first` layers: the last of each n layers",
     )
     dense_layers: tuple[int, ...] = integers(
         default=(),
-        doc="dense layers, counted from 0, in place of `dense_first` and `moe_every`",
+        doc="list of dense layers, counted from 0, in place of `dense_first` and `moe_every`",
     )
 
     # Multi-token prediction
@@ -215,7 +228,7 @@ class Model:
         minimum=0,
         maximum=1e5,
         structural=True,
-        doc="layers behind the last that predict further tokens, each with the head once more",
+        doc="number of multi-token prediction (MTP) layers, each with the head again",
     )
 
     # By stated size
@@ -223,13 +236,18 @@ class Model:
         ONE,
         default=None,
         positive=True,
-        doc="a nominal model for planning: this total, spread evenly over the layers and "
-        "multiplied by every token, in place of all parts",
+        doc=(
+            "total parameters of a nominal model for planning, spread evenly over the layers, in "
+            "place of the model shape"
+        ),
     )
     saved: Real = quantity(
         BYTES,
         default=0.0,
-        doc="nominal: what a layer keeps of a token for backward, such as `34 B * hidden`",
+        doc=(
+            "nominal model: bytes that a layer saves per token for backward, such as `34 B * "
+            "hidden`"
+        ),
     )
 
     @property
@@ -276,7 +294,7 @@ class Model:
 
     @property
     def delta_columns(self) -> Real:
-        """Width of queries, keys and values of a gated delta net, all heads together."""
+        """Total size of queries, keys and values of a gated delta net over all heads."""
         keys = self.delta_key_heads * self.delta_key_dim
         return 2 * keys + self.delta_heads * self.delta_value_dim
 

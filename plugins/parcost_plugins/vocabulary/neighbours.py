@@ -10,7 +10,7 @@ from parcost.numeric import ceil_div, is_array, maximum, where
 
 
 def multiples(of: Real, near: Real) -> tuple[Real, Real]:
-    """Return the multiples of *of* nearest to *near*, or the first two if none is below.
+    """Return the multiples of *of* below and above *near*, or the first two if *near* is too small.
 
     >>> multiples(8.0, 30.0)
     (24.0, 32.0)
@@ -62,7 +62,7 @@ def all_divisors(of: int) -> list[int]:
 
 
 def tensor_degrees(heads: int, kv_heads: int, ffn: int) -> list[int]:
-    """Return the tensor-parallel degrees that divide heads and MLP; KV heads may be copied.
+    """Return the tensor-parallel degrees that divide heads and MLP; KV heads may be replicated.
 
     >>> tensor_degrees(12, 4, 3072)
     [1, 2, 4, 12]

@@ -18,7 +18,7 @@ Value = str | float
 
 
 class Target(NamedTuple):
-    """The attribute of an offer, in a study that has its block."""
+    """The attribute of an offer in a study."""
 
     block: Any
     name: str
@@ -52,7 +52,7 @@ def target_of(study: Study, offer: Offer) -> Target | None:
 def holds(study: Study, offer: Offer, value: Any, kind: str) -> Mask:
     """Return whether *offer* supports *value* in the layout of *study*.
 
-    None is supported, as the framework then decides.
+    None is supported, because the framework then sets the value.
     """
     if value is None:
         return True
@@ -73,7 +73,7 @@ def switch_text(value: Any) -> Any:
 def has(study: Study, attribute: str, value: Value) -> bool:
     """Return whether the framework supports *value* for *attribute* in any layout.
 
-    A framework without offers for the attribute supports every value.
+    A framework without offers for the attribute supports all values.
     """
     offers = offers_of(study[Training].framework, attribute)
     return not offers or any(
@@ -94,7 +94,7 @@ def active_offers(framework: Framework) -> Sequence[Offer]:
 def usual_schedules(study: Study) -> list[str]:
     """Return the schedules that a search tries by default, by name.
 
-    If the framework lists its schedules, those are all of them.
+    If the framework lists its schedules, all of them are tried.
     """
     stated = offers_of(study[Training].framework, "schedule.kind")
     return [

@@ -1,7 +1,7 @@
-"""A run beyond its steps: data, failures, checkpoints, days, cost, energy.
+"""A whole run: data, failures, checkpoints, days, cost, energy.
 
-None of these blocks changes the step time unless it is in the spec. Typical values of machines that
-are not measured are in ``datacenter``, which the prelude fills.
+None of these blocks changes the step time unless it is in the spec. Typical values for unmeasured
+sites are in ``datacenter``, which the prelude sets.
 """
 
 from __future__ import annotations
@@ -34,18 +34,20 @@ from parcost import (
     },
 )
 class Datacenter:
-    """Properties of a site: failure rates, and power beside the devices."""
+    """Properties of a site: failure rates, and power of other equipment than devices."""
 
     device_mtbf: Real = quantity(
-        SECONDS, positive=True, doc="mean time between failures that stop a job, of one device"
+        SECONDS, positive=True, doc="mean time between failures of one device that stop a job"
     )
     pue: Real = quantity(
         ONE,
         minimum=1.0,
-        doc="power usage effectiveness (PUE): power of the site / power of its computers",
+        doc="power usage effectiveness (PUE): power of the site / power of its computing equipment",
     )
     host_power: Real = quantity(
-        ONE, minimum=1.0, doc="devices, their hosts and their network, over the devices alone"
+        ONE,
+        minimum=1.0,
+        doc="factor for hosts and network: power of devices, hosts and network / power of devices",
     )
     activity: Real = fraction(
         doc="power of a device that computes, as a share of the range from idle to design power"
@@ -70,7 +72,7 @@ class Run:
         SECONDS,
         default=None,
         positive=True,
-        doc="published time of all devices together: 82_432 h",
+        doc="published device-hours of the run: 82_432 h",
     )
     speed: Real | None = quantity(
         ONE,
@@ -90,7 +92,7 @@ class Reliability:
 
     restart: Real = quantity(
         SECONDS,
-        doc="time from a failure until training continues: detection, scheduling, loading (R)",
+        doc="restart time after a failure: detection, scheduling, loading (R)",
     )
     mtbf: Real | None = quantity(
         SECONDS,
@@ -105,11 +107,10 @@ class Reliability:
         doc="mean time between failures of one device; by default `datacenter.device_mtbf`",
     )
     devices: Real | None = integer(
-        default=None, doc="devices whose failure stops the job; by default those of the cluster"
+        default=None,
+        doc="number of devices whose failure stops the job; by default those of the cluster",
     )
-    lost: Real = fraction(
-        default=0.0, doc="share of the time between failures that slow nodes cost"
-    )
+    lost: Real = fraction(default=0.0, doc="share of time that is lost to slow nodes")
 
 
 @block(
@@ -126,7 +127,7 @@ class Checkpoint:
         SECONDS,
         default=None,
         positive=True,
-        doc="useful work between two checkpoints; by default the optimum",
+        doc="interval between two checkpoints; by default the optimum",
     )
     optimum: str = word(
         "daly",
@@ -152,7 +153,7 @@ class Checkpoint:
         doc="saved bytes per parameter; by default weights and optimizer state of the recipe",
     )
     asynchronous: bool = switch(
-        default=False, doc="training goes on once the state is copied to the hosts"
+        default=False, doc="asynchronous checkpoint: training continues after the copy to the hosts"
     )
     storage: Real | None = quantity(
         RATE, default=None, positive=True, doc="write rate of the storage, for all writers together"
@@ -162,7 +163,7 @@ class Checkpoint:
     )
     nodes: Real | None = integer(
         default=None,
-        doc="nodes that write; by default units of the first level of the fabric",
+        doc="number of nodes that write; by default the units of the first level of the fabric",
     )
     serialisation: Real | None = quantity(
         RATE,
@@ -173,8 +174,8 @@ class Checkpoint:
     shards: Real | None = integer(
         default=None,
         doc=(
-            "shards of the state, one per device; by default the number of devices with "
-            "different state"
+            "number of shards, one per device; by default the number of devices with different "
+            "state"
         ),
     )
     host_bandwidth: Real | None = quantity(
@@ -200,7 +201,7 @@ class Data:
         doc="tokens per second that all loaders deliver together",
     )
     prefetch: bool = switch(
-        default=True, doc="the next batch is loaded during the step, and not before it"
+        default=True, doc="prefetching: the next batch is loaded during the step"
     )
 
 
@@ -209,7 +210,7 @@ class Price:
     """The price of devices."""
 
     device_hour: Real = quantity(
-        DOLLARS / SECONDS, doc="price of one device and hour, with its share of everything: 2 USD/h"
+        DOLLARS / SECONDS, doc="price of one device per hour, including hosts and network: 2 USD/h"
     )
 
 
@@ -217,8 +218,9 @@ class Price:
     "energy",
     label="optional",
     used_with={
-        ("waiting_activity",): "a step: devices of a published run are taken to compute all the "
-        "time",
+        (
+            "waiting_activity",
+        ): "a step: devices of a published run are assumed to compute all the time",
     },
 )
 class Energy:
@@ -246,13 +248,13 @@ class Energy:
         ONE,
         minimum=1.0,
         default="datacenter.host_power",
-        doc="devices, their hosts and their network, over the devices alone",
+        doc="factor for hosts and network: power of devices, hosts and network / power of devices",
     )
     pue: Real = quantity(
         ONE,
         minimum=1.0,
         default="datacenter.pue",
-        doc="power usage effectiveness (PUE): power of the site / power of its computers",
+        doc="power usage effectiveness (PUE): power of the site / power of its computing equipment",
     )
     intensity: Real | None = quantity(
         GRAMS / JOULES, default=None, doc="carbon dioxide per energy drawn: 400 g/kWh"

@@ -3,9 +3,9 @@
 All sizes are of one rank and one micro-batch; ``count`` is the occurrences per micro-batch on each
 virtual stage, as in ``parcost.Work``.
 
-Communication hides under operators with its ``host`` name, pass by pass. Tensor and context
-parallelism look for the names below. A layer has one pair of column-parallel and row-parallel
-products for each host of those names.
+Operators with a ``host`` name can hide communication of that name in the same pass. Tensor and
+context parallelism use the names below. A layer has one pair of column-parallel and row-parallel
+products for each of these hosts.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ CORE_PRODUCTS: Mapping[Pass, tuple[int, int]] = {"F": (1, 1), "R": (1, 1), "B": 
 
 @record(kw_only=True, eq=False)
 class Gemm(Operator):
-    """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel.
+    """A matrix product *m* x *k* times *k* x *n*, or *batch* independent ones in one kernel. *role*
+    is its place in the model, which decides whether it runs in low precision; a *wide* product
+    never does.
 
-    *role* is its place in the model, which decides whether it runs in low precision; a *wide* one
-    never does. If the sizes are of the busiest rank, *load* is its work over the mean of all
-    ranks.
+    If the sizes are those of the busiest rank, *load* is its work / mean over all ranks.
     """
 
     name: str
@@ -78,7 +78,7 @@ class FusedAttention(Operator):
     """Fused attention in one kernel; *flops* are the executed FLOPs.
 
     *windowed* says whether a window of the model limits it. In low precision *operands* are cast
-    ahead of it: the elements of queries, keys and values, or of the output's gradient.
+    before it: the elements of queries, keys and values, or of the gradient of the output.
     """
 
     name: str
@@ -135,10 +135,10 @@ STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 
 @record(kw_only=True, eq=False)
 class Stream(Operator):
-    """A memory-bound operator that moves *bytes_* in all, in *kernels* kernels.
+    """A memory-bound operator that moves *bytes_* in total, in *kernels* kernels.
 
-    Its kernels compute *steps* elements; a *step_kind* has a time per element. *flops* are those of
-    products within it: norms, softmax and activations count none.
+    Its kernels compute *steps* elements; each *step_kind* has a time per element. *flops* are those
+    of matrix products inside it: norms, softmax and activations count as zero.
     """
 
     name: str
@@ -164,8 +164,8 @@ class Parameters(ParameterGroup):
     """Parameters held on a virtual stage.
 
     *elements* is the number on one rank, padding and copies included; *total* the number over the
-    tensor-parallel group, without them. Both are multiplied by *count*. *replicated* says that
-    every tensor-parallel rank holds all. *place* is their place in the model: before the first
+    tensor-parallel group, without them. Both are multiplied by *count*. *replicated*: every
+    tensor-parallel rank holds all of them. *place* is their place in the model: before the first
     layer, in every layer, or after the last. *expert* parameters are split over expert-parallel
     ranks: their gradients are reduced over the group ``edp``, all others over ``dp_cp``. *linear*
     parameters are matrices of the dense linear layers. The parameters of an *adapter* are trained,
@@ -187,7 +187,7 @@ class Parameters(ParameterGroup):
 
     @property
     def in_linear_layer(self) -> bool:
-        """Whether a linear layer or an expert holds them, biases included.
+        """Whether they belong to a linear layer or an expert, including biases.
 
         A recipe may keep these in low precision.
         """
@@ -200,8 +200,8 @@ class ModelFlops(FlopCount):
     """FLOPs of the forward pass per token by definition, for the whole model.
 
     *kind* ``matmul`` is 2 FLOPs per matrix parameter; ``attention`` is masked attention. Training
-    counts three times the forward pass, or twice for frozen matrices. The matrices of an *adapter*
-    are not frozen.
+    counts as three times the forward pass, or twice for frozen matrices. The matrices of an
+    *adapter* are not frozen.
     """
 
     name: str

@@ -58,7 +58,7 @@ def _chunks(study: Study) -> int:
 def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
     """Return the virtual stages of every pipeline device, in the order of the schedule.
 
-    Every stage has unpaired passes: at least its first forward pass.
+    Every stage is in the list, because at least its first forward pass is unpaired.
     """
     cut, schedule = study.pipeline, study.schedule
     if cut.chunks == 1 and schedule.copies == 1:
@@ -70,7 +70,7 @@ def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
 def ends_share_device(study: Study) -> bool:
     """Return whether each device with the first virtual stage also has the last one.
 
-    This holds for V-shaped and bidirectional schedules. It is false for a schedule that does not
+    This is true for V-shaped and bidirectional schedules. It is false for a schedule that does not
     support this shape, which a rule reports.
     """
     if study[Layout].pp == 1:
@@ -84,9 +84,9 @@ def ends_share_device(study: Study) -> bool:
 
 
 def _fewest_micro_batches(study: Study) -> int:
-    """Return the fewest micro-batches in use that the schedule supports, 0 if none.
+    """Return the smallest number of micro-batches in use that the schedule supports, 0 if none.
 
-    In a search, some candidates may have numbers that only another schedule supports.
+    In a search, some layouts may have numbers that only another schedule supports.
     """
     cut, schedule = study.pipeline, study.schedule
     m, stages = cut.micro_batches, cut.stages * cut.chunks
@@ -105,7 +105,7 @@ def layers(study: Study) -> Counts:
     """Return the number of layers on each virtual stage, first to last.
 
     MTP layers come after the last layer, on the stage of the head. Assumes that the rules
-    ``stages-sum``, ``layers-divide`` and ``layers-few`` hold.
+    ``stages-sum``, ``layers-divide`` and ``layers-few`` pass.
 
     >>> from parcost_plugins.vocabulary.partition import deal
     >>> deal(10, 4, first=1, last=1)
@@ -123,7 +123,7 @@ def layers(study: Study) -> Counts:
 
 
 def _default_layers(study: Study) -> Counts:
-    """Return the layers of each virtual stage where the study does not list them."""
+    """Return the layers of each virtual stage if the study does not list them."""
     count, stages = study[Training].model.layers, virtual_stages(study)
     if stages == 1:
         return (count,)
@@ -137,7 +137,9 @@ def assignment(study: Study) -> str:
 
 
 def end_layers(study: Study) -> tuple[int, int]:
-    """Return how many layers the embedding and the head each count as in the assignment."""
+    """Return the number of layers as which the embedding and the head each count in the
+    assignment.
+    """
     choice, both = study[ScheduleChoice], assignment(study) == "ends"
     return int(both or choice.count_embedding), int(both or choice.count_head)
 
@@ -149,7 +151,7 @@ def must_divide(study: Study) -> bool:
 
 
 def cuts_by_option(study: Study) -> bool:
-    """Return whether the spec lacks the framework's option that an uneven split needs."""
+    """Return whether an uneven split needs a framework option that the spec does not have."""
     choice = study[ScheduleChoice]
     stated = bool(choice.stages) or choice.assignment is not None
     return not stated and assignment(study) == "short_ends" and not must_divide(study)
@@ -166,12 +168,12 @@ def cut_text(counts: Sequence[int]) -> str:
 
 
 def most_empty_ends(study: Study) -> int:
-    """Return how many of the two end stages may have no layer, if layers are uneven."""
+    """Return the number of end stages (0 to 2) that may have no layer, if layers are uneven."""
     return 2 if assignment(study) == "short_ends" else sum(end_layers(study))
 
 
 def possible_cuts(study: Study) -> list[int]:
-    """Return the possible numbers of virtual stages for this layer count, ascending."""
+    """Return the possible numbers of virtual stages for this layer count, in ascending order."""
     layers = int(study[Training].model.layers)
     if must_divide(study):
         return list(all_divisors(layers + sum(end_layers(study))))
@@ -182,8 +184,8 @@ def deal(count: int, stages: int, *, first: int = 0, last: int = 0, rule: str = 
     """Return the layers of each of *stages* by a *rule* of ``schedule.assignment``.
 
     The stages share *count* layers, plus *first* and *last* counted layers at the two ends. Rules
-    differ if the sum does not divide: by default the first stages have one more; with ``fill`` the
-    first stages are full; with ``short_ends`` the ends have fewer.
+    differ if the sum is not divisible: by default the first stages have one more layer; with
+    ``fill`` the first stages are full; with ``short_ends`` the ends have fewer layers.
     """
     whole = count + first + last
     each, more = divmod(whole, stages)
@@ -224,8 +226,8 @@ def kinds(
 ) -> Mapping[LayerKind, Counts]:
     """Return the layers of each virtual stage by kind; kinds without layers are left out.
 
-    Without *recomputing*, recomputation is ignored. *dealt* are layers per stage to use instead of
-    the study's.
+    Without *recomputing*, recomputation is ignored. *dealt* are layers per stage in place of those
+    of the study.
     """
     training = study[Training]
     chosen = study.get(Recompute) if recomputing else None

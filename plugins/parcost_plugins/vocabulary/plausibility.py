@@ -1,4 +1,4 @@
-"""Warnings of implausible values, by the bounds of the block `plausible`."""
+"""Warnings about implausible values, with the bounds of the block `plausible`."""
 
 from __future__ import annotations
 

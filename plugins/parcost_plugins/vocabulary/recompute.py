@@ -15,9 +15,9 @@ _ALTERNATE = {
     "recompute",
     label="none",
     used_with={
-        ("norms", "activation", "up_projection"): "layers that are not recomputed as a whole",
-        ("mlp",): "layers with a dense MLP that are not recomputed as a whole",
-        ("moe",): "layers with experts that are not recomputed as a whole",
+        ("norms", "activation", "up_projection"): "layers that are not fully recomputed",
+        ("mlp",): "layers with a dense MLP that are not fully recomputed",
+        ("moe",): "MoE layers that are not fully recomputed",
         (
             "keep_qkv",
             "keep_core",
@@ -29,7 +29,7 @@ _ALTERNATE = {
     },
 )
 class Recompute:
-    """Parts of a layer that are recomputed in backward, and the number of whole layers.
+    """Parts of a layer that are recomputed in backward, and the selection of whole layers.
 
     The switches add to ``training { recompute = ... }``; ``every``, ``first`` and ``layers`` select
     the layers of ``recompute = full``, and ``keep_*`` excludes parts.
@@ -42,50 +42,50 @@ class Recompute:
     )
     mlp: bool = switch(default=False, doc="whole dense MLPs, from their input")
     moe: bool = switch(
-        default=False, doc="whole mixtures of experts, from their input, with their exchange"
+        default=False, doc="whole MoE layers, from their input, including the exchange"
     )
     keep_qkv: bool = switch(
         default=False,
         doc=(
-            "layers that are recomputed as a whole keep queries, keys and values, and do not run "
-            "their product again"
+            "fully recomputed layers save queries, keys and values, and do not recompute their "
+            "product"
         ),
     )
     keep_core: bool = switch(
         default=False,
-        doc="layers that are recomputed as a whole keep the output of the fused attention core",
+        doc="fully recomputed layers save the output of the fused attention core",
     )
     keep_output: bool = switch(
         default=False,
         doc=(
-            "layers that are recomputed as a whole keep the output of attention that is added to "
+            "fully recomputed layers save the output of attention that is added to "
             "the residual stream"
         ),
     )
     keep_up: bool = switch(
         default=False,
-        doc="layers that are recomputed as a whole keep the input of the dense MLP's activation",
+        doc="fully recomputed layers save the input of the activation of a dense MLP",
     )
     keep_down: bool = switch(
         default=False,
         doc=(
-            "layers that are recomputed as a whole keep the output of the dense MLP that is "
+            "fully recomputed layers save the output of the dense MLP that is "
             "added to the residual stream"
         ),
     )
     alternate: bool = switch(
         default=False,
         doc=(
-            "layers that are recomputed as a whole keep the fused core and every second product, "
-            "in the order of their calls: queries, values, gate and down, as torchtitan's policy "
-            "by operators does"
+            "fully recomputed layers save the fused core and every second matrix product in the "
+            "order of their calls: queries, values, gate and down, as the per-operator policy of "
+            "torchtitan"
         ),
     )
     stops_early: bool | None = switch(
         default=None,
         doc=(
             "recomputation of a dense layer ends with the last tensor that backward reads, as "
-            "non-reentrant checkpoints of PyTorch do; by default as the framework does"
+            "non-reentrant checkpoints of PyTorch do; by default as in the framework"
         ),
     )
     every: int = integer(
@@ -97,13 +97,16 @@ class Recompute:
         default=0,
         minimum=0,
         structural=True,
-        doc="layers before the first one that `every` selects; OLMo has none, torchtitan n - 1",
+        doc=(
+            "number of layers before the first one that `every` selects; 0 in OLMo, n - 1 in "
+            "torchtitan"
+        ),
     )
     layers: int = integer(
         default=0,
         minimum=0,
         structural=True,
-        doc="layers at the start of each virtual stage that are recomputed as a whole; 0 is all",
+        doc="number of fully recomputed layers at the start of each virtual stage; 0: all layers",
     )
 
     def keeps(self, part: str, *, gated: bool) -> bool:

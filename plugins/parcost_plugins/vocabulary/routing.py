@@ -1,7 +1,7 @@
 """Routing of tokens to experts: sources, counts and imbalance. Definitions.
 
-Load is *uneven* even if all experts are equally likely, because token counts are random: the
-largest of many counts is above their mean.
+Load is uneven even if all experts are equally likely, because token counts are random: the largest
+of many counts is above their mean.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ EULER = 0.5772156649015329  # Euler's constant: the mean of a Gumbel distributio
     },
 )
 class Routing:
-    """How the router distributes tokens over experts, and how they are sent."""
+    """The distribution of tokens over experts by the router, and their exchange."""
 
     distribution: str = word(
         "balanced",
@@ -72,8 +72,8 @@ class Routing:
         "dirichlet",
         "measured",
         doc=(
-            "distribution of tokens over experts: equal, uniformly random, by the popularity of "
-            "experts, or measured"
+            "distribution of tokens over experts: equal (`balanced`), uniformly random, by the "
+            "popularity of experts, or measured"
         ),
     )
     concentration: Real | None = quantity(
@@ -88,35 +88,41 @@ class Routing:
     balancing: str = word(
         "auxiliary_loss",
         "none",
-        doc="dirichlet: what training balances experts with, which sets the concentration unless "
-        "that is stated",
+        doc=(
+            "dirichlet: load balancing method of training, which sets the default of "
+            "`concentration`"
+        ),
     )
     auxiliary_concentration: Real = quantity(
-        ONE, positive=True, doc="dirichlet: of each expert, with an auxiliary loss"
+        ONE, positive=True, doc="dirichlet: concentration per expert with an auxiliary loss"
     )
     free_concentration: Real = quantity(
-        ONE, positive=True, doc="dirichlet: of each expert, where nothing balances them"
+        ONE, positive=True, doc="dirichlet: concentration per expert without load balancing"
     )
     loads: tuple[int, ...] = integers(
-        default=(), doc="measured tokens of each expert, in the order of the ranks that hold them"
+        default=(), doc="measured tokens of each expert, in the order of their ranks"
     )
     imbalance: Real | None = quantity(
         ONE,
         default=None,
         minimum=1.0,
-        doc="tokens of the busiest rank over the mean, in place of the value of the distribution",
+        doc=(
+            "tokens of the busiest rank / mean tokens per rank, in place of the value of the "
+            "distribution"
+        ),
     )
     capacity_factor: Real | None = quantity(
         ONE,
         default=None,
         positive=True,
         doc=(
-            "places of an expert over its mean load: the rest is padded, the excess is dropped; "
-            "by default dropless"
+            "capacity factor: capacity of an expert / mean load; free places are padded, excess "
+            "tokens are dropped; by default dropless"
         ),
     )
     node_limit: Real | None = integer(
-        default=None, doc="most units of the fastest level that one token is sent to"
+        default=None,
+        doc="largest number of nodes (units of the fastest level) to which one token is sent",
     )
     dispatcher: str | None = word(
         *DISPATCHERS,
@@ -124,18 +130,17 @@ class Routing:
         doc=(
             "exchange of tokens with the experts: an all-to-all of copies; an all-gather of all "
             "tokens, and a reduce-scatter back; or kernels of DeepEP or HybridEP, which send a "
-            "token once to each unit and there once to each rank; by default as the framework "
-            "does"
+            "token once to each unit and there once to each rank; by default as in the framework"
         ),
     )
-    deepep_multiprocessors: Real = integer(doc="multiprocessors that DeepEP's kernels take")
+    deepep_multiprocessors: Real = integer(doc="multiprocessors that DeepEP kernels take")
     deepep_rate: Real = quantity(
         RATE, positive=True, doc="rate of one multiprocessor of DeepEP's kernels"
     )
     deepep_efficiency: Real = fraction(
         positive=True, doc="largest share of the bandwidth of the fastest level that DeepEP reaches"
     )
-    hybridep_multiprocessors: Real = integer(doc="multiprocessors that HybridEP's kernels take")
+    hybridep_multiprocessors: Real = integer(doc="multiprocessors that HybridEP kernels take")
     hybridep_rate: Real = quantity(
         RATE, positive=True, doc="rate of one multiprocessor of HybridEP's kernels"
     )
@@ -156,13 +161,13 @@ class Routing:
         BYTES,
         default=None,
         positive=True,
-        doc="bytes per element on the way to the experts; by default those of an activation",
+        doc="bytes per element in the dispatch to the experts; by default those of an activation",
     )
     combine: Real | None = quantity(
         BYTES,
         default=None,
         positive=True,
-        doc="bytes per element on the way back; by default those of an activation",
+        doc="bytes per element in the combine; by default those of an activation",
     )
     scales: Real = quantity(
         BYTES, default=0.0, doc="bytes of the scaling factors sent with each copy of a token"
@@ -178,7 +183,7 @@ class Routing:
         "shared_experts",
         "pair",
         doc=(
-            "compute that may hide the exchange: the shared experts, or all compute of the pass "
+            "compute that can hide the exchange: the shared experts, or all compute of the pass "
             "(`pair`: another micro-batch runs meanwhile, in the schedules `one_f_one_b` and "
             "`interleaved`)"
         ),
@@ -186,7 +191,10 @@ class Routing:
     buffer_factor: Real = quantity(
         ONE,
         minimum=1.0,
-        doc="room for arriving tokens over their mean; the imbalance where that is larger",
+        doc=(
+            "size of the receive buffer / mean number of received tokens; the imbalance, if that "
+            "is larger"
+        ),
     )
 
 
@@ -196,13 +204,15 @@ def dispatcher_of(study: Study) -> str:
 
 
 def sends_once(study: Study) -> bool:
-    """Return whether a token is sent only once to each unit of the fastest level."""
+    """Return whether a token is sent only once to each node (unit of the fastest level)."""
     kind = dispatcher_of(study)
     return kind in KERNEL_DISPATCHERS or (kind == "alltoall" and study[Routing].deduplicate)
 
 
 def has_fixed_counts(study: Study) -> bool:
-    """Return whether experts have a fixed number of tokens: by a capacity, or a graph of a step."""
+    """Return whether experts have a fixed number of tokens: because of a capacity factor, or a CUDA
+    graph of a step.
+    """
     chosen = study[KernelChoice].cuda_graphs or study[Training].framework.cuda_graphs
     return study[Routing].capacity_factor is not None or chosen == "iteration"
 
@@ -215,9 +225,9 @@ def rank_tokens(study: Study) -> Real:
 
 
 def have_own_tokens(layout: Layout) -> Mask:
-    """Return whether ranks that hold parts of the same experts have different tokens.
+    """Return whether ranks with parts of the same experts have different tokens.
 
-    Ranks of tp without sequence parallelism have the same tokens.
+    Tensor-parallel ranks without sequence parallelism have the same tokens.
     """
     return True if layout.sequence_parallel else layout.tp == 1
 
@@ -234,7 +244,7 @@ def expert_tokens(study: Study) -> Real:
 
 
 def busiest_rank_load(study: Study) -> Real:
-    """Return the tokens that the busiest rank processes over the mean.
+    """Return the tokens that the busiest rank processes / mean tokens per rank.
 
     With a capacity factor every rank processes its full capacity, in whole tokens.
     """
@@ -247,7 +257,7 @@ def busiest_rank_load(study: Study) -> Real:
 
 
 def routing_load(study: Study) -> Real:
-    """Return the tokens routed to the busiest rank over the mean."""
+    """Return the tokens routed to the busiest rank / mean tokens per rank."""
     routing, layout, model = study[Routing], study[Layout], study[Training].model
     if routing.imbalance is not None:
         return routing.imbalance
@@ -273,7 +283,7 @@ def concentration_of(study: Study) -> Real:
 
 
 def random_load(assignments: Real, bins: Real, concentration: Real | None = None) -> Real:
-    """Return the expected maximum of *bins* counts over their mean, with random tokens.
+    """Return the expected maximum of *bins* counts / their mean, with random tokens.
 
     With a *concentration* the popularity of bins is Dirichlet-distributed, with parameters that add
     up to it. Without it all bins are equally likely. The method is the extreme value of normal
@@ -299,7 +309,8 @@ def largest_of(count: Real) -> Real:
 
 
 def load_imbalance(loads: tuple[int, ...], ranks: Real) -> Real:
-    """Return the largest load of a rank over the mean; *ranks* share the experts' *loads*.
+    """Return the largest load of a rank / mean load; the experts with these *loads* are distributed
+    over *ranks*.
 
     >>> load_imbalance((4, 2, 1, 1), 2.0)
     1.5

@@ -1,4 +1,4 @@
-"""Choices of a run, from its spec or by default from its framework."""
+"""Choices of a run, set in its spec or by its framework."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FP32 = 4.0  # bytes of an element
 
 
 def open_window(study: Study, window: str | None) -> str | None:
-    """Return the *window* of a transfer, or None if the host waits for every kernel."""
+    """Return the overlap *window* of a transfer, or None if the host waits for every kernel."""
     choice = study.get(KernelChoice)
     return None if choice is not None and choice.launch_blocking else window
 
@@ -76,7 +76,9 @@ def gradient_bucket(study: Study) -> Real:
 
 
 def staged_elements(study: Study) -> Real:
-    """Return the elements of the buffer that gradients are copied into; 0 without one."""
+    """Return the number of elements of the buffer into which gradients are copied; 0 without
+    one.
+    """
     training, size = study[Training], study[Overlap].bucket
     staged = training.framework.gradient_staging
     if size is None or not any_of(staged != 0):
@@ -91,15 +93,17 @@ def groups_experts(study: Study) -> bool:
 
 
 def fuses_accumulation(study: Study) -> bool:
-    """Return whether weight-gradient products add to gradients of earlier micro-batches."""
+    """Return whether weight-gradient GEMMs accumulate into the gradients of earlier
+    micro-batches.
+    """
     chosen = study[KernelChoice].fused_accumulation
     return study[Training].framework.fused_accumulation if chosen is None else chosen
 
 
 def keeps_gradients(study: Study, ranks: Real) -> Mask:
-    """Return where gradients stay allocated between steps, if *ranks* hold the same parameters.
+    """Return whether gradients stay allocated between steps, if *ranks* hold the same parameters.
 
-    Products that add to gradients need a buffer, and so does accumulation in a wider type.
+    Fused accumulation needs a buffer, as does accumulation in a wider type.
     """
     training = study[Training]
     kept = training.framework.keeps_gradients
@@ -113,7 +117,7 @@ def keeps_gradients(study: Study, ranks: Real) -> Mask:
 
 
 def frees_gradients(study: Study) -> bool:
-    """Return whether gradients are freed ahead of the update: DeepSpeed's ZeRO 1 copies its shard.
+    """Return whether gradients are freed before the update: DeepSpeed ZeRO 1 copies its shard.
 
     DeepSpeed 0.17.0, runtime/zero/stage_1_and_2.py: independent_gradient_partition_epilogue ends
     with zero_grad, as all that the step reads is in averaged_gradients.
@@ -125,7 +129,9 @@ def frees_gradients(study: Study) -> bool:
 
 
 def adds_behind_pass(study: Study) -> bool:
-    """Return whether gradients of a micro-batch are whole until they are added to wider sums."""
+    """Return whether gradients of a micro-batch are kept unsharded until they are added to sums in
+    a wider type.
+    """
     training = study[Training]
     wider = any_of(training.precision.gradients > training.precision.weights)
     apart = training.framework.adds_gradients == "pass" and not fuses_accumulation(study)
@@ -133,10 +139,10 @@ def adds_behind_pass(study: Study) -> bool:
 
 
 def accumulating_share(study: Study) -> Real:
-    """Return the share of micro-batches whose gradients are added to others by a kernel.
+    """Return the share of micro-batches whose gradients are accumulated by a separate kernel.
 
-    The first gradients are kept as they are, unless there is a buffer of sums. Matrix products that
-    add to gradients have such a buffer, and so have frameworks that zero it.
+    The first gradients need no addition without a buffer of sums. Fused accumulation and frameworks
+    that zero a buffer have one.
     """
     training = study[Training]
     if training.framework.zeroes_gradients or fuses_accumulation(study):
@@ -146,14 +152,14 @@ def accumulating_share(study: Study) -> Real:
 
 
 def runs_experts_apart(study: Study) -> Real:
-    """Return 1 if each expert's product is a kernel of its own, and 0 if they share one."""
+    """Return 1 if each expert's product is a separate kernel, and 0 for grouped products."""
     if not groups_experts(study):
         return 1.0
     return where(study[Training].framework.grouped_kernels > 0, 1.0, 0.0)
 
 
 def recomputed_modules(study: Study) -> Recompute:
-    """Return the modules that backward recomputes in layers that are not recomputed as a whole."""
+    """Return the modules that backward recomputes in layers that are not fully recomputed."""
     full, chosen = study[Training].recompute == "full", study.get(Recompute)
     if chosen is None or (full and chosen.every == 1 and chosen.layers == 0):
         return _NO_MODULES
@@ -195,9 +201,8 @@ def blocks_on_transfers(study: Study) -> bool:
 
 
 def stage_messages(study: Study) -> str:
-    """Return the message of a tensor-parallel rank to the next stage: a mode such as ``whole``.
-
-    With sequence parallelism the whole hidden state of a rank is already a shard.
+    """Return the mode of the message from a tensor-parallel rank to the next stage, such as
+    ``whole``. With sequence parallelism the whole hidden state of a rank is already a shard.
     """
     layout = study[Layout]
     if layout.sequence_parallel or all_of(layout.tp == 1):
@@ -233,7 +238,7 @@ def replicates_each_micro_batch(study: Study) -> bool:
 
 
 def zero_stage(study: Study) -> int:
-    """Return the ZeRO stage: 0 in plain data parallelism, and if no plugin offers ZeRO."""
+    """Return the ZeRO stage: 0 for plain data parallelism, or if no plugin provides ZeRO."""
     return 0 if study.get(Sharding) is None else study[Layout].zero
 
 
@@ -243,12 +248,12 @@ def shards_states(study: Study) -> bool:
 
 
 def shards_gradients(study: Study) -> bool:
-    """Return whether a rank holds only its shard of the gradients, reduced per micro-batch."""
+    """Return whether a rank holds only its shard of the gradients, reduced in every micro-batch."""
     return zero_stage(study) >= 2 and reduces_each_micro_batch(study)
 
 
 def sums_of_host(study: Study) -> str:
-    """Return how gradients are added up on a host that runs the update: a word such as ``fetch``.
+    """Return the mode of gradient accumulation on a host that runs the update, such as ``fetch``.
 
     It is ``none`` if no optimizer state is on the host.
     """
@@ -259,15 +264,18 @@ def sums_of_host(study: Study) -> str:
 
 
 def host_sums(study: Study) -> str:
-    """Return how a rank's shards of gradients accumulate on the host, if they do."""
+    """Return the mode in which a rank's gradient shards accumulate on the host, ``none`` if they do
+    not.
+    """
     sums = sums_of_host(study)
     return sums if sums != "none" and shards_gradients(study) else "none"
 
 
 def accumulates_whole(study: Study) -> Mask:
-    """Return where gradients under ZeRO 2 and 3 are whole up to the last of several micro-batches.
+    """Return whether gradients with ZeRO 2 and 3 stay unsharded until the last of several
+    micro-batches.
 
-    A single micro-batch reduces gradients as they are made.
+    With a single micro-batch, gradients are reduced when they are computed.
     """
     if zero_stage(study) < 2 or reduces_each_micro_batch(study):
         return False
@@ -282,14 +290,14 @@ def gradient_shards(study: Study, shards: Real) -> Real:
 
 
 def shards_weights(study: Study) -> bool:
-    """Return whether a rank holds only its shard of the weights, and gathers the others."""
+    """Return whether a rank holds only its shard of the weights, and gathers the rest."""
     return zero_stage(study) == 3
 
 
 def residual_bytes(study: Study) -> Real:
     """Return the bytes of an element of the residual stream.
 
-    Autocast leaves an embedding in float32 as it is, so that all sums with it are in float32.
+    Autocast does not cast a float32 embedding, so that all sums with it are in float32.
     """
     adapters, precision = study.get(Adapters), study[Training].precision
     narrow = precision.activation
@@ -318,7 +326,7 @@ def adapter_casts(study: Study, target: str) -> Real:
     """Return the casts of the input of the adapter of *target*, in forward and in backward.
 
     PEFT casts it to float32 for matrices in float32, and autocast back to the type of products. A
-    norm with a weight in float32 makes float32 itself. A compiler joins the casts to others.
+    norm with a float32 weight has a float32 output. A compiler fuses the casts with other kernels.
     """
     adapters, precision = study[Adapters], study[Training].precision
     if (study[KernelChoice].mode or study[Training].framework.mode) == "compiled":
@@ -337,14 +345,14 @@ def copies_buckets(study: Study) -> bool:
 
 
 def gradient_average(study: Study) -> str:
-    """Return how gradients of the ranks are averaged: a word such as ``scaled``."""
+    """Return the mode of averaging gradients over ranks, such as ``scaled``."""
     sharding, framework = study.get(Sharding), study[Training].framework
     stated = None if sharding is None else sharding.gradient_average
     return stated or framework.gradient_average
 
 
 def checks_gradients(study: Study) -> bool:
-    """Return whether gradients are checked for NaN ahead of their reduction."""
+    """Return whether gradients are checked for NaN before their reduction."""
     sharding, framework = study.get(Sharding), study[Training].framework
     stated = None if sharding is None else sharding.gradient_check
     return framework.gradient_check if stated is None else stated
@@ -371,7 +379,7 @@ def reshards(study: Study) -> bool:
 def gathers_once(study: Study) -> bool:
     """Return whether stages of a pipeline gather parameters in the first micro-batch (ZeRO 3).
 
-    They stay whole until their gradients, whole as well, are reduced.
+    They stay gathered until their unsharded gradients are reduced.
     """
     kept = not (reshards(study) or reduces_each_micro_batch(study))
     return kept and bool(study.number(_is_pipelined))
@@ -389,7 +397,9 @@ def heads_on_vectors(study: Study) -> bool:
 
 
 def saved_by_loss(study: Study) -> str:
-    """Return which tensors cross entropy saves; a compiled eager loss saves the logits."""
+    """Return the tensors that the cross entropy saves, as a word; a compiled eager loss saves the
+    logits.
+    """
     training = study[Training]
     if training.loss is not None:
         return training.loss
@@ -398,10 +408,10 @@ def saved_by_loss(study: Study) -> str:
 
 
 def freed_by_loss(study: Study) -> Real:
-    """Return the bytes per logit that the loss frees before the head's gradients are made.
+    """Return the bytes per logit that the loss frees before the gradients of the head are computed.
 
-    The gradient of the logits is complete when the products run. The other tensors of the loss are
-    freed by then. A loss in chunks adds to the head's gradient chunk by chunk, and frees nothing.
+    The gradient of the logits is then complete, and the other tensors of the loss are freed. A
+    chunked loss accumulates the gradient of the head chunk by chunk, and frees nothing.
     """
     training, e = study[Training], study[Training].precision.activation
     if training.loss_chunks > 1:

@@ -16,14 +16,14 @@ class ScalingLaw:
         ONE, positive=True, doc="exponent of the loss: 0.076 in parameters (Kaplan et al. 2020)"
     )
     scale: Real | None = quantity(
-        ONE, default=None, positive=True, doc="size at which the loss above the floor is 1"
+        ONE, default=None, positive=True, doc="model size at which the reducible loss is 1"
     )
-    floor: Real = quantity(ONE, default=0.0, doc="loss that no size gets below")
+    floor: Real = quantity(ONE, default=0.0, doc="irreducible loss")
     improvement: Real = quantity(
         ONE,
         default=2.0,
         positive=True,
-        doc="factor by which the loss above the floor is to be divided",
+        doc="desired factor of the improvement of the reducible loss",
     )
     small: Real | None = quantity(
         ONE, default=None, positive=True, doc="smaller model size, in parameters"
@@ -48,8 +48,8 @@ class BatchScaling:
         must_qualify=True,
         doc="compute of one device",
     )
-    bandwidth: Real = link_rate(doc="bandwidth of the link that one device sends on")
-    target: Real = fraction(positive=True, default=0.9, doc="efficiency of the batch to find")
+    bandwidth: Real = link_rate(doc="link bandwidth of one device")
+    target: Real = fraction(positive=True, default=0.9, doc="target efficiency for the batch size")
 
 
 @block("equivalent", label="required")
@@ -57,14 +57,14 @@ class EquivalentDevices:
     """The number of fully efficient devices that do the same work as a job."""
 
     devices: Real = integer(doc="devices of the job")
-    efficiency: Real = fraction(doc="efficiency of each, against a device that works alone")
+    efficiency: Real = fraction(doc="efficiency of each device, compared with a single device")
 
 
 @block("jitter", label="none")
 class Jitter:
     """Random variation of step time over ranks: a synchronous step waits for the slowest."""
 
-    deviation: Real = quantity(SECONDS, doc="standard deviation of a rank's step")
+    deviation: Real = quantity(SECONDS, doc="standard deviation of the step time of a rank")
     ranks: Real | None = integer(
-        default=None, doc="ranks that wait for one another; by default the devices of the cluster"
+        default=None, doc="number of ranks that synchronise; by default the devices of the cluster"
     )

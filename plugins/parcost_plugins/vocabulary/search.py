@@ -9,7 +9,7 @@ from parcost import BYTES, ONE, SECONDS, Real, block, fraction, integer, quantit
 class Search:
     """The objective of `parcost search`, its limits and its axes.
 
-    Axes are the sweeps of the study, with their values, and the axes named here. If no axes are
+    Axes are the sweeps of the study, with their values, and the axes in this block. If no axes are
     named, `parcost search` chooses them for the model and the machine.
     """
 
@@ -37,7 +37,7 @@ class Search:
     least_mfu: Real | None = fraction(
         default=None,
         positive=True,
-        doc="model FLOPs utilisation: model FLOPs utilisation that a layout must reach",
+        doc="smallest model FLOPs utilisation (MFU) of a layout",
     )
     least_tokens_per_second: Real | None = quantity(
         ONE, default=None, positive=True, doc="fewest tokens per second of the whole job"
@@ -46,7 +46,7 @@ class Search:
         default=None, doc="largest number of devices, if devices are an axis"
     )
     deadline: Real | None = quantity(
-        SECONDS, default=None, positive=True, doc="time by which all `tokens` have to be trained"
+        SECONDS, default=None, positive=True, doc="time within which all `tokens` must be trained"
     )
     tokens: Real | None = quantity(
         ONE, default=None, positive=True, doc="tokens to train until the deadline"
@@ -57,12 +57,9 @@ class Search:
     )
     tolerance: float = fraction(
         default=0.03,
-        doc=(
-            "share of the step time: layouts that differ by less are listed with the simpler "
-            "ones first"
-        ),
+        doc=("relative difference of step times below which simpler layouts are listed first"),
     )
-    top: int = integer(default=10, structural=True, doc="layouts that are listed")
+    top: int = integer(default=10, structural=True, doc="number of listed layouts")
     budget: float = quantity(
         SECONDS, default=60.0, doc="time limit of the search; the remaining gap is printed"
     )

@@ -27,30 +27,35 @@ from parcost_plugins.vocabulary.training import Precision
     label="none",
     used_with={
         ("prefetch",): "`layout.zero = 3`",
-        ("replicate",): "hybrid sharding: a `sharding.shard` of fewer ranks than all, and "
-        "gradients that ZeRO shards",
+        (
+            "replicate",
+        ): "hybrid sharding (a `sharding.shard` smaller than the number of ranks), and ZeRO 2 or 3",
         ("bucket_copy",): "`layout.zero = 0`",
-        ("gradient_average",): "a `layout.zero` of 0 or 1, and buckets that are no copies",
+        (
+            "gradient_average",
+        ): "a `layout.zero` of 0 or 1, and buckets that are views of the gradients",
         ("gradient_check",): "a `layout.zero` of 0 or 1",
     },
 )
 class Sharding:
-    """The tensors that ZeRO shards, the ranks of a shard, and the time of the gather."""
+    """The tensors that ZeRO shards, the number of ranks of a shard, and the start of the gather."""
 
     shard: Real = quantity(
         ONE,
         minimum=1.0,
         default="max(1, layout.dp * layout.cp / local_updates.workers)",
-        doc="ranks, of the dp x cp that hold the same parameters, over which their state is "
-        "sharded; fewer than all is hybrid sharding, and the groups all-reduce their shares",
+        doc=(
+            "number of ranks, out of dp x cp, over which state is sharded; hybrid sharding if "
+            "fewer than all, with an all-reduce between the groups"
+        ),
     )
     accumulate: str | None = word(
         *ACCUMULATIONS,
         default=None,
         doc=(
-            "reduction of gradients under ZeRO 2 and 3: in every micro-batch, of which a rank "
-            "keeps its share (`shard`), or in the last, up to which gradients are whole "
-            "(`whole`); by default as the framework does"
+            "reduction of gradients under ZeRO 2 and 3: in every micro-batch (`shard`), or only in "
+            "the last, until which gradients are unsharded (`whole`); by default as in the "
+            "framework"
         ),
     )
     replicate: str | None = word(
@@ -58,31 +63,33 @@ class Sharding:
         default=None,
         doc=(
             "frequency of the all-reduce of shards between the groups of hybrid sharding; by "
-            "default as the framework does"
+            "default as in the framework"
         ),
     )
     reshard: bool | None = switch(
         default=None,
         doc=(
-            "parameters are dropped after forward and gathered again for backward (ZeRO 3); off, "
-            "with several pipeline stages and `accumulate = whole`, they are gathered once per "
-            "step; by default as the framework does"
+            "parameters are resharded after forward and gathered again for backward (ZeRO 3); if "
+            "off, with several pipeline stages and `accumulate = whole`, they are gathered once "
+            "per step; by default as in the framework"
         ),
     )
     keep_last: bool | None = switch(
         default=None,
-        doc="the last layer stays gathered from forward to backward (ZeRO 3); by default as the "
-        "framework does",
+        doc=(
+            "the last layer stays gathered from forward to backward (ZeRO 3); by default as in the "
+            "framework"
+        ),
     )
     prefetch: int = integer(
         default=1,
         minimum=0,
         structural=True,
-        doc="layers gathered ahead of use in backward; in forward the host runs ahead (ZeRO 3)",
+        doc="number of layers that are prefetched in backward (ZeRO 3)",
     )
     bucket_copy: bool = switch(
         default=False,
-        doc="gradient buckets are copies of the gradients, not views of them (without ZeRO)",
+        doc="gradient buckets are copies of the gradients instead of views (without ZeRO)",
     )
     gradient_average: str | None = word(
         *AVERAGES,
@@ -90,15 +97,15 @@ class Sharding:
         doc=(
             "average of gradients over the ranks, up to ZeRO 1: made by the reduction "
             "(`collective`), or by a kernel that scales all gradients ahead of it (`scaled`), or "
-            "those of experts that fewer ranks hold (`scaled_experts`); by default as the "
-            "framework does"
+            "those of experts that fewer ranks hold (`scaled_experts`); by default as in the "
+            "framework"
         ),
     )
     gradient_check: bool | None = switch(
         default=None,
         doc=(
-            "the norm of the gradients is taken ahead of their reduction, to stop at NaN, up to "
-            "ZeRO 1; by default as the framework does"
+            "the gradient norm is computed before the reduction, to detect NaN, up to ZeRO 1; by "
+            "default as in the framework"
         ),
     )
 
@@ -110,7 +117,7 @@ class Sharding:
         ("update",): "an `offload.optimizer` above 0",
         ("host_memory_bandwidth",): "an `offload.optimizer` above 0 and `offload.update = host`",
         ("overlap",): "`offload.activations` or `offload.parameters` above 0",
-        ("host_memory",): "something that is kept on the host, such as `offload.optimizer`",
+        ("host_memory",): "offloaded state, such as `offload.optimizer`",
     },
 )
 class Offload:
@@ -122,7 +129,9 @@ class Offload:
         doc="share of the sharded weights on the host, fetched before each gather (ZeRO 3)",
     )
     layers: Real = integer(
-        default=0, minimum=0, doc="layers whose saved activations go to the host"
+        default=0,
+        minimum=0,
+        doc="number of layers whose saved activations are offloaded to the host",
     )
     activations: Real = fraction(
         default="layers / training.model.layers",
@@ -165,7 +174,8 @@ class LocalUpdates:
     """Workers that train separately and synchronise at intervals: local SGD, DiLoCo."""
 
     workers: Real = integer(
-        default=1, doc="groups of replicas that reduce gradients among themselves only"
+        default=1,
+        doc="number of workers: groups of replicas that reduce gradients only within the group",
     )
     period: Real = integer(default=1, doc="steps between two synchronisations (H)")
     method: str = word(
@@ -185,10 +195,13 @@ class LocalUpdates:
     )
     fragments: Real = integer(
         default=1,
-        doc="parts of the model that are synchronised in turn, spread over the period (streaming)",
+        doc=(
+            "number of fragments of the model that are synchronised one after the other during a "
+            "period (streaming)"
+        ),
     )
     overlap_steps: Real = integer(
-        default=0, minimum=0, doc="steps that continue while a part is exchanged"
+        default=0, minimum=0, doc="number of steps that overlap with the exchange of a fragment"
     )
     offload: bool = switch(default=False, doc="the outer state is kept on the host")
 
@@ -208,11 +221,9 @@ def outer_state_bytes(local: LocalUpdates) -> Real:
 
 @block("zero", label="required")
 class ZeroSketch:
-    """The ZeRO stages side by side: memory of a rank, and its traffic per step."""
+    """Comparison of the ZeRO stages: memory and traffic per step of a rank."""
 
-    parameters: Real = quantity(
-        ONE, positive=True, doc="parameters that a replica trains, on one rank"
-    )
+    parameters: Real = quantity(ONE, positive=True, doc="parameters of one rank")
     precision: Precision = reference("precision", default="precision", doc="precision recipe")
     ranks: Real = integer(doc="replicas")
     micro_batches: Real = integer(default=1, doc="micro-batches per replica and step (m)")
@@ -222,14 +233,14 @@ class ZeroSketch:
         default="shard",
         doc="reduction of gradients from stage 2 on: in every micro-batch, or in the last",
     )
-    reshard: bool = switch(default=True, doc="stage 3 gathers again for backward")
+    reshard: bool = switch(default=True, doc="ZeRO 3 gathers parameters again for backward")
 
 
 @block("fsdp", label="required")
 class FsdpSketch:
-    """Equal layers with parameters gathered one layer ahead, without a model."""
+    """Equal layers with a prefetch of one layer (FSDP), without a model."""
 
-    layers: int = integer(structural=True, doc="layers that are gathered one by one (L)")
+    layers: int = integer(structural=True, doc="number of layers that are gathered one by one (L)")
     forward: Real = quantity(SECONDS, doc="forward time of one layer")
     backward: Real = quantity(SECONDS, doc="backward time of one layer")
     gather: Real = quantity(SECONDS, doc="parameters of one layer")

@@ -1,7 +1,7 @@
 """Data sheets: a link, a machine or the state of a model, without a study.
 
-Vendors print a rate per lane or a total of both directions. Papers print a number of parameters.
-These blocks name the convention once, and derive the rest.
+Vendors print a rate per lane or a total of both directions; papers print a number of parameters.
+These blocks state the convention, and derive the other values.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ class LinkSheet:
     payload_bits: Real = integer(default=1, doc="payload bits in a block of the line code")
     line_bits: Real = integer(default=1, doc="bits that are sent for a block: 130 for 128 in PCIe")
     ports: Real = integer(default=1, doc="ports of the device or node")
-    reference: LinkSheet | None = reference(
-        "link", default=None, doc="link that this one is compared with"
-    )
+    reference: LinkSheet | None = reference("link", default=None, doc="link to compare with")
     demand: Real | None = quantity(
-        RATE, default=None, positive=True, doc="bytes per second sent on it in one direction"
+        RATE, default=None, positive=True, doc="traffic on it in one direction"
     )
 
 
@@ -60,8 +58,8 @@ class StateSheet:
     micro_batches: Real = integer(
         default=1,
         doc=(
-            "micro-batches of a step: from ZeRO 2 on each reduces gradients, at ZeRO 3 each "
-            "gathers weights"
+            "micro-batches per step: with ZeRO 2 and 3 each one reduces gradients, with ZeRO 3 "
+            "each one gathers weights"
         ),
     )
     layers: Real | None = integer(
@@ -69,10 +67,12 @@ class StateSheet:
     )
     capacity: Real | None = quantity(BYTES, default=None, positive=True, doc="memory of one device")
     usable: Real = fraction(default=1.0, positive=True, doc="usable share of the capacity")
-    devices: Real = integer(default="tp * pp * dp", doc="devices whose memory is added up")
+    devices: Real = integer(
+        default="tp * pp * dp", doc="number of devices whose memory is added up"
+    )
     link: LinkSheet | None = reference(
         "link", default=None, doc="link over which a replica reduces its gradients"
     )
     device: Device | None = reference(
-        "device", default=None, doc="device whose memory is read once for every decoded token"
+        "device", default=None, doc="device whose memory is read once per decoded token"
     )

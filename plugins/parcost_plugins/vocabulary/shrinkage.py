@@ -1,4 +1,4 @@
-"""How measured runs of a job correct the prediction of its other layouts (shrinkage).
+"""Shrinkage: correction of the predictions of a job by its measured runs.
 
 ln(measured / predicted) of a run is the error of its job plus that of its layout. Their standard
 deviations are *between* and *within*. Then n layouts have the weight w, always below 1:
@@ -37,8 +37,8 @@ class Shrinkage:
     """The correction of another layout of a job, from *layouts* measured layouts.
 
     *mean* is the mean of their ln(measured / predicted), *weight* its shrinkage weight. *deviation*
-    is the standard deviation of the logarithm of another layout. *least* and *most* are the
-    extremes of the measured layouts.
+    is the standard deviation of the logarithm of another layout. *least* and *most* are the extreme
+    values of the measured layouts.
     """
 
     layouts: int
@@ -56,7 +56,7 @@ class Shrinkage:
     def ends(self, margin: float) -> tuple[float, float]:
         """Return the factors on the prediction at both ends of the interval.
 
-        They are *margin* standard deviations from the correction, and include the farthest anchor.
+        They are *margin* standard deviations from the correction, and include all anchors.
         """
         reach = margin * self.deviation
         return exp(min(self.shift - reach, self.least)), exp(max(self.shift + reach, self.most))
@@ -83,7 +83,7 @@ def shrink(residuals: Sequence[float], spread: Spread) -> Shrinkage:
 def outliers(residuals: Sequence[float], spread: Spread) -> list[int]:
     """Return the indices of residuals that contradict most others.
 
-    Fewer than three residuals have no outliers: of two, either could be wrong.
+    Fewer than three residuals have no outliers, because either of two could be wrong.
     """
     if len(residuals) < 3:
         return []
@@ -92,9 +92,9 @@ def outliers(residuals: Sequence[float], spread: Spread) -> list[int]:
 
 
 def disagree(residuals: Sequence[float], spread: Spread) -> bool:
-    """Return whether layouts contradict each other, so that none predicts the others.
+    """Return whether layouts contradict each other, so that none predicts the others:
 
-    They do if they are far apart, and leave-one-out prediction is no better than none.
+    they are far apart, and leave-one-out prediction is not better than no correction.
     """
     if len(residuals) < 2 or max(residuals) - min(residuals) <= _farthest(spread):
         return False
@@ -113,8 +113,8 @@ def leave_one_out(residuals: Sequence[float], spread: Spread) -> list[float]:
 def spread_of(jobs: Sequence[Sequence[float]]) -> Spread:
     """Return the standard deviations between and within jobs; jobs of one layout are left out.
 
-    Within is the pooled deviation of layouts from the mean of their job. Between is the variance of
-    these means about the prediction beyond that.
+    Within is the pooled deviation of layouts from the mean of their job. Between is the remaining
+    variance of these means about the prediction.
     """
     several = [job for job in jobs if len(job) > 1]
     squares = sum((one - fmean(job)) ** 2 for job in several for one in job)

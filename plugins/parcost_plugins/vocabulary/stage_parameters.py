@@ -1,10 +1,10 @@
 """Virtual stages with equal parameters, and the ranks that hold them. Definitions.
 
-Stages differ at the ends (embedding, head) and with uneven layers. Some costs are not proportional
-to the parameters, such as a collective. They are estimated once for each kind of stage.
+Stages differ at the ends (embedding, head) and with uneven layers. Costs that are not proportional
+to the parameters, such as collectives, are estimated once for each kind of stage. Experts are split
+over other ranks than dense parameters, so fewer ranks hold the same experts.
 
-Experts are split over other ranks than dense parameters, so fewer ranks hold the same ones. They
-are separate on every stage, with their own replicas.
+They are a separate kind on every stage, with a different number of replicas.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def group_by_count(
 
 
 def mean_weight(study: Study) -> Real:
-    """Return the bytes of a weight that is trained, averaged over the parameters of the model."""
+    """Return the mean bytes per trained weight, averaged over the parameters of the model."""
     every: Real = 0.0
     linear: Real = 0.0
     for held in trained_parameters(study):
@@ -145,7 +145,9 @@ def parameters_by_row(study: Study) -> Sequence[Parameters]:
 
 
 def spread(study: Study, *, expert: bool = False) -> tuple[str, Real, Real]:
-    """Return the group that holds the same parameters, its size, and the size of a shard group."""
+    """Return the name of the group that holds the same parameters, its size, and the size of a
+    shard group.
+    """
     layout = study[Layout]
     replicas: Real = layout.dp * layout.cp
     if not expert:
@@ -290,7 +292,7 @@ def _sizes(depth: Real, counts: Sequence[Real], held: Sequence[Parameters]) -> d
 def _totals(
     sizes: Mapping[str, Real], counts: Sequence[Real], held: Sequence[Parameters]
 ) -> dict[str, Real]:
-    """Return the parameters of a stage, and how many of them are in linear layers and experts."""
+    """Return the number of parameters of a stage, and the number in linear layers and experts."""
     linear: Real = 0.0
     for parameters, count in zip(held, counts, strict=True):
         if parameters.in_linear_layer:

@@ -1,4 +1,4 @@
-"""Layouts of pipelines such as ``Et*3|(tt|)*29|L``, by a small grammar."""
+"""Parser of pipeline layouts such as ``Et*3|(tt|)*29|L``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PREDICTING, _LAYER = "m", "t"
 
 
 class StagesTextError(ValueError):
-    """A text is not a layout."""
+    """Error: a text is not a pipeline layout."""
 
 
 class Stage(NamedTuple):
@@ -26,7 +26,7 @@ class Stage(NamedTuple):
 def stages(text: str) -> Sequence[Stage]:
     """Return the virtual stages of a layout, first to last.
 
-    Commas are cosmetic. ``(...)*n`` and ``x*n`` repeat a group and a character.
+    Commas are ignored. ``(...)*n`` and ``x*n`` repeat a group and a character.
 
     >>> [stage.layers for stage in stages("Et*3|(tt|)*2|L")]
     [3, 2, 2, 0, 0]
@@ -41,7 +41,7 @@ def stages(text: str) -> Sequence[Stage]:
         strange = re.sub(r"[Etm|L]", "", whole)[:1]
         raise StagesTextError(f"`{strange}` is not a layer; use E, t, m and L")
     if not re.fullmatch(r"E[^EL]*L", whole):
-        raise StagesTextError("E must be first and L last, each once")
+        raise StagesTextError("`E` must be first and `L` last, each exactly once")
     return [Stage(one.count(_LAYER), one.count(_PREDICTING)) for one in whole.split("|")]
 
 

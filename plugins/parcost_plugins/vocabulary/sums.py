@@ -1,4 +1,4 @@
-"""The algorithm of small all-reduces within a group: gradient norm, loss, amax."""
+"""The algorithm of small all-reduces in a group: gradient norm, loss, amax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about a machine or a step: its ridges, and changes that reach a target."""
+"""Questions about a machine or a step: its ridge points, and changes that reach a target."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from parcost_plugins.vocabulary.hardware import Device, Fabric
 
 @block("roofline", label="required")
 class Roofline:
-    """The ridges of a machine: the FLOPs per byte at which each level is balanced."""
+    """The ridge points of a machine: the FLOPs per byte at which each level is balanced with
+    compute.
+    """
 
     device: Device = reference("device", default="device", doc="device of the roofline")
     fabric: Fabric = reference("fabric", default="fabric", doc="network of its devices")
@@ -46,8 +48,8 @@ class Targets:
     slack: Real = fraction(
         positive=True,
         doc=(
-            "allowed increase of the step time over a link of infinite bandwidth, for the "
-            "bandwidth that removes a bottleneck"
+            "allowed increase of the step time compared with infinite bandwidth, for the "
+            "sufficient bandwidth"
         ),
     )
     # Where words are drawn. None of them decides a number.
@@ -64,9 +66,9 @@ class Targets:
             "level is strongly communication-bound"
         ),
     )
-    exposed: Real = fraction(doc="exposed share of a reduction up to which it counts as hidden")
+    exposed: Real = fraction(doc="largest exposed share of a reduction that counts as hidden")
     as_fast: Real = fraction(
-        doc=("share by which a ZeRO stage may be slower than the fastest and count as equally fast")
+        doc=("relative difference of step times below which ZeRO stages count as equally fast")
     )
     excellent: Real = fraction(doc="lowest efficiency of a job that is called excellent")
     very_good: Real = fraction(doc="lowest efficiency of a job that is called very good")
@@ -77,10 +79,10 @@ class Targets:
 
 @block("plan", label="optional")
 class Plan:
-    """Compare parallelism strategies: each is laid out for this study, and evaluated."""
+    """Comparison of parallelism strategies: each is applied to this study and evaluated."""
 
     recompute: bool = switch(
-        default=True, doc="try full recomputation if a strategy does not fit without it"
+        default=True, doc="full recomputation is tried if a strategy does not fit without it"
     )
     widest_tp: Real | None = integer(
         default=None,

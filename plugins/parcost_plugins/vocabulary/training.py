@@ -63,9 +63,9 @@ from parcost_plugins.vocabulary.tuning import GENERATIONS, Tuning
 class Precision:
     """A recipe of mixed precision: the types of compute, and bytes held per parameter.
 
-    With a *narrow* type the products of linear layers and experts run in it: in forward, for the
-    input gradient and for the weight gradient. All other work stays in *compute*: attention,
-    embedding, head, router, norms, sums over ranks.
+    With a *narrow* type (fp8 or fp4), the products of linear layers and experts run in it: in
+    forward, for the input gradient and for the weight gradient. All other work stays in *compute*:
+    attention, embedding, head, router, norms, sums over ranks.
     """
 
     compute: str = word("fp32", "tf32", "fp16", "bf16", doc="type of the matrix products")
@@ -74,42 +74,57 @@ class Precision:
         "fp8",
         "fp4",
         default="none",
-        doc="type of the products of linear layers and experts",
+        doc="type of the matrix products of linear layers and experts",
     )
-    narrow_attention: bool = switch(default=False, doc="the attention core runs in it too")
+    narrow_attention: bool = switch(
+        default=False, doc="the attention core also runs in the narrow type"
+    )
     wide_weight_gradients: bool = switch(
-        default=False, doc="products for weight gradients stay in the type of `compute`"
+        default=False, doc="weight-gradient products stay in the type of `compute`"
     )
     wide_first: int = integer(
-        default=0, minimum=0, structural=True, doc="first layers that stay in the type of `compute`"
+        default=0,
+        minimum=0,
+        structural=True,
+        doc="number of first layers that stay in the type of `compute`",
     )
     kept_core: Real | None = quantity(
         BYTES,
         default=None,
-        doc="an element of the attention output while it waits for backward, where the core and "
-        "the projection behind it read one copy; else the core keeps its own beside a narrow one",
+        doc=(
+            "bytes of a saved element of the attention output, if the core and the output "
+            "projection share one copy; otherwise the core saves another copy"
+        ),
     )
     kept_gate: Real | None = quantity(
         BYTES,
         default=None,
-        doc="an element of the inputs of the activation of experts while they wait for backward; "
-        "the default is that of an activation",
+        doc=(
+            "bytes of a saved element of the inputs of the expert activation; by default those of "
+            "an activation"
+        ),
     )
     wide_last: int = integer(
-        default=0, minimum=0, structural=True, doc="last layers that stay in the type of `compute`"
+        default=0,
+        minimum=0,
+        structural=True,
+        doc="number of last layers that stay in the type of `compute`",
     )
     scale: Real = quantity(BYTES, default=0.0, doc="bytes of one scaling factor of the narrow type")
     scale_block: Real = integer(default=1, doc="elements that share one scaling factor")
     microscaled: bool = switch(
         default=False,
-        doc="matrix units apply the factors of blocks themselves, as of MXFP8 and NVFP4: only "
-        "devices with `microscaling` multiply it",
+        doc=(
+            "matrix units apply the block scaling factors, as in MXFP8 and NVFP4: only devices "
+            "with `microscaling` support it"
+        ),
     )
     narrow_rate: Real = fraction(
         default=1.0,
         positive=True,
         doc=(
-            "share of the device's best narrow product rate, if scaling by blocks costs some of it"
+            "factor on the best fp8 or fp4 product rate of the device, for the cost of block "
+            "scaling"
         ),
     )
     cast: Real = quantity(
@@ -123,7 +138,7 @@ class Precision:
     cast_transpose: Real = quantity(
         BYTES,
         default=0.0,
-        doc="traffic more to transpose it, where the device multiplies the type `in_one_layout`",
+        doc="additional memory traffic to transpose it, if the device is `in_one_layout`",
     )
     frozen_cast: Real = quantity(
         BYTES,
@@ -137,45 +152,50 @@ class Precision:
     cast_steps: Real = quantity(
         ONE,
         default=0.0,
-        doc="elements that a compiled cast makes one by one, for one element or weight; 0: casts "
-        "are bound by memory alone",
+        doc="operations per element of a compiled cast; 0: casts are memory-bound",
     )
     column_cast: Real = quantity(
         BYTES,
         default=0.0,
-        doc="traffic per element of either operand of a weight gradient to cast or copy it along "
-        "the other dimension",
+        doc=(
+            "memory traffic per element of each operand of a weight-gradient product, to cast or "
+            "copy it along the other dimension"
+        ),
     )
-    column_steps: Real = quantity(
-        ONE, default=0.0, doc="elements that this makes one by one, for one element"
-    )
+    column_steps: Real = quantity(ONE, default=0.0, doc="operations per element of this cast")
     cast_kernels: Real = integer(
-        default=1, doc="kernels that cast one tensor, one after another; for each expert separately"
+        default=1, doc="number of kernels that cast one tensor; per expert for expert weights"
     )
     weight_cast: Real = quantity(
-        BYTES, default=0.0, doc="the same for a parameter of a linear layer, once per step"
+        BYTES,
+        default=0.0,
+        doc="memory traffic of casting a parameter of a linear layer, once per step",
     )
     weight_column_cast: Real = quantity(
         BYTES,
         default="weight_cast",
-        doc="the same ahead of backward, along columns, with their `column_steps` "
-        "(`weight_casts = pass`)",
+        doc=(
+            "memory traffic of casting a parameter along columns before backward, with "
+            "`column_steps` (`weight_casts = pass`)"
+        ),
     )
     weight_casts: str | None = word(
         "step",
         "pass",
         default=None,
-        doc="weights are cast once per step, the default, or in each pass of a micro-batch that "
-        "reads them: if ZeRO 3 gathers them narrow, as shards ahead of that, and backward "
-        "transposes them",
+        doc=(
+            "weights are cast once per step (default) or in each pass of a micro-batch; if ZeRO 3 "
+            "gathers them in the narrow type, the shards are cast before the gather, and backward "
+            "transposes them"
+        ),
     )
     weight_copies: Real = quantity(
-        BYTES, default=0.0, doc="narrow copies held beside a parameter of a linear layer"
+        BYTES, default=0.0, doc="bytes of fp8 or fp4 copies held per parameter of a linear layer"
     )
     weight_transpose: Real = quantity(
         BYTES,
         default=0.0,
-        doc="a narrow copy more, transposed, where the device multiplies the type `in_one_layout`",
+        doc="bytes of an additional transposed copy, if the device is `in_one_layout`",
     )
     amax_group: str = word(
         "none",
@@ -202,15 +222,15 @@ class Precision:
     whole_gradients: Real = quantity(
         BYTES,
         default="gradients",
-        doc="bytes per parameter of gradients that are whole up to the last of several "
-        "micro-batches, where `sharding.accumulate` is `whole` under ZeRO 2 and 3",
+        doc=(
+            "bytes per parameter of unsharded gradients that are kept until the last micro-batch "
+            "(`sharding.accumulate = whole`, ZeRO 2 and 3)"
+        ),
     )
     gradient_copies: Real = quantity(
         BYTES,
         default=0.0,
-        doc=(
-            "bytes per parameter held beside them: gradients of one micro-batch that are not freed"
-        ),
+        doc=("additional bytes per parameter for gradients of one micro-batch that are not freed"),
     )
     optimizer: Real = quantity(
         BYTES, doc="bytes per parameter of the optimizer: master copy and moments"
@@ -237,15 +257,15 @@ class Precision:
         BYTES,
         default="activation",
         doc=(
-            "bytes per element of an activation that tensor-parallel ranks gather; sums stay as "
-            "wide as activations"
+            "bytes per element of an activation in tensor-parallel all-gathers; reduce-scatters "
+            "use the type of activations"
         ),
     )
     dispatch: Real = quantity(
-        BYTES, default="activation", doc="bytes per element of a token on its way to an expert"
+        BYTES, default="activation", doc="bytes per element of a token in the dispatch to experts"
     )
     combine: Real = quantity(
-        BYTES, default="activation", doc="bytes per element of a token on its way back"
+        BYTES, default="activation", doc="bytes per element of a token in the combine"
     )
     update_traffic: Real = quantity(
         BYTES, doc="memory traffic of the optimizer's update, per parameter that it updates"
@@ -253,7 +273,7 @@ class Precision:
     host_update_traffic: Real = quantity(
         BYTES,
         default="update_traffic",
-        doc="memory traffic of that update on the host, which no kernel joins or casts ahead of it",
+        doc="memory traffic of that update on the host, without fused casts",
     )
     norm_traffic: Real = quantity(
         BYTES,
@@ -263,7 +283,7 @@ class Precision:
     )
 
     def cast_traffic(self, device: Device) -> Real:
-        """Return the bytes that a cast moves for one element."""
+        """Return the bytes that a cast reads and writes per element."""
         return self.cast + (self.cast_transpose if device.in_one_layout else 0.0)
 
     @property
@@ -286,7 +306,7 @@ class Precision:
 
     @property
     def narrow_element(self) -> Real:
-        """Bytes of an element of the narrow type, with its share of a scaling factor."""
+        """Bytes of an element of the narrow type, including its share of a scaling factor."""
         return self.narrow_width + self.scale / self.scale_block
 
     def wide_shares(self, dealt: Sequence[int]) -> list[float]:
@@ -317,10 +337,10 @@ class Precision:
 class Training:
     """The job: model, recipe and batch."""
 
-    model: Model = reference("model", default="model", doc="model that is trained")
+    model: Model = reference("model", default="model", doc="trained model")
     precision: Precision = reference("precision", default="precision", doc="precision recipe")
     framework: Framework = reference(
-        "framework", default="framework", doc="framework that runs it; by default `generic`"
+        "framework", default="framework", doc="framework of the job; by default `generic`"
     )
     accuracy: Accuracy = reference(
         "accuracy",
@@ -355,21 +375,29 @@ class Training:
     )
     flash_attention: bool = switch(
         default=True,
-        doc="attention never writes its scores to memory; off is `kernels.attention = unfused`",
+        doc=(
+            "fused attention, which does not write scores to memory; off: `kernels.attention = "
+            "unfused`"
+        ),
     )
-    dropout: bool = switch(default=False, doc="dropout masks are kept for backward")
+    dropout: bool = switch(
+        default=False, doc="dropout is used, and its masks are saved for backward"
+    )
     loss: str | None = word(
         *LOSSES,
         default=None,
         doc=(
-            "tensors that the cross entropy keeps for its logits (see `framework`); by default "
-            "as the framework does"
+            "tensors that the cross entropy keeps for its logits (see `framework`); by default as "
+            "in the framework"
         ),
     )
     loss_chunks: int = integer(
         default=1,
         structural=True,
-        doc="parts of a micro-batch in which a fused head and loss make their gradient at once",
+        doc=(
+            "number of chunks of a micro-batch in which a fused head and loss compute their "
+            "gradient"
+        ),
     )
     documents: tuple[int, ...] = integers(
         default=(),
@@ -386,7 +414,9 @@ class Training:
 
 @block("streaming", inside="kernels", label="required")
 class Streaming:
-    """The rate of a streaming operator at one size; interpolated over the logarithm of the size."""
+    """The rate of a memory-bound operator at one size; interpolated over the logarithm of the
+    size.
+    """
 
     size: Real = quantity(BYTES, positive=True, doc="bytes that the operator reads and writes")
     efficiency: Real = fraction(positive=True, doc="share of the memory bandwidth")
@@ -394,7 +424,7 @@ class Streaming:
 
 @block("tile", inside="kernels", label="required")
 class Tile:
-    """A part of a product's result that one multiprocessor computes at a time."""
+    """The part of the result of a matrix product that one multiprocessor computes at a time."""
 
     m: Real = integer(doc="rows of the result")
     n: Real = integer(doc="columns of the result")
@@ -411,8 +441,10 @@ class Tile:
         ("misaligned_heads",): "an attention core of several kernels: "
         "`kernels.attention = unfused`",
         ("narrow_gemm_efficiency",): "a recipe with a narrow type, such as FP8",
-        ("static_power", "lowest_voltage"): "a device with a `power_cap`, or without `sustained` "
-        "and with `product_energy`",
+        (
+            "static_power",
+            "lowest_voltage",
+        ): "a device with a `power_cap`, or with `product_energy` and without `sustained`",
         ("narrow_energy",): "a device without `sustained` and with `product_energy`",
     },
     aliases=ALIASES["kernels"],
@@ -422,7 +454,7 @@ class KernelChoice:
 
     model: str = word(registry="kernels", doc="model of kernel time")
     gemm_efficiency: Real | None = fraction(
-        positive=True, default=None, doc="share of the peak, in place of the device's own figure"
+        positive=True, default=None, doc="share of the peak, in place of the value of the device"
     )
     attention: str | None = word(
         "auto",
@@ -430,64 +462,68 @@ class KernelChoice:
         *FUSED_KERNELS,
         default=None,
         doc=(
-            "attention kernel; `auto` is the usual one of the device, `unfused` writes its "
-            "scores to memory; by default as the framework does"
+            "attention kernel; `auto` is the default kernel of the device, `unfused` writes scores "
+            "to memory; by default as in the framework"
         ),
     )
     attention_forward_efficiency: Real | None = fraction(
         positive=True,
         default=None,
-        doc="share of the peak at any size and length, in place of the kernel's own rate",
+        doc="share of the peak at any size and length, in place of the rate of the kernel",
     )
     attention_backward_efficiency: Real | None = fraction(
         positive=True,
         default=None,
-        doc="share of the peak at any size and length, in place of the kernel's own rate",
+        doc="share of the peak at any size and length, in place of the rate of the kernel",
     )
     memory_efficiency: Real | None = fraction(
         positive=True,
         default=None,
-        doc="share of the memory bandwidth, in place of the device's own figure",
+        doc="share of the memory bandwidth, in place of the value of the device",
     )
     narrow_gemm_efficiency: Real | None = fraction(
         positive=True,
         default=None,
         doc=(
-            "share of the peak of the recipe's narrow type; if only `gemm_efficiency` is set, "
-            "that scaled by the ratio of the device's own figures"
+            "share of the peak of the recipe's narrow type; if only `gemm_efficiency` is set, it "
+            "is scaled by the ratio of the values of the device"
         ),
     )
     alignment: Real = quantity(
         BYTES,
         default=1.0,
         positive=True,
-        doc="bytes of which matrix rows should be a multiple",
+        doc="alignment of matrix rows in bytes",
     )
     misaligned_efficiency: Real = fraction(
-        positive=True, default=1.0, doc="share of a product's rate if they are not"
+        positive=True, default=1.0, doc="factor on the rate of a product with unaligned rows"
     )
     odd_efficiency: Real = fraction(
         positive=True,
         default=1.0,
-        doc="share of a product's rate if rows are a multiple of at most 2 bytes",
+        doc="factor on the rate of a product whose rows are aligned to at most 2 bytes",
     )
     misaligned_heads: str | None = word(
         *MISALIGNED_HEADS,
         default=None,
-        doc="products of a core that is not fused whose heads are not a multiple of 16 bytes: on "
-        "tensor cores, at the shares above, or on vector units in fp32, as cuBLAS 11 has them; "
-        "the default is that of the framework",
+        doc=(
+            "execution of unfused attention products with heads that are not a multiple of 16 "
+            "bytes: on tensor cores with the factors above, or on vector units in fp32, as in "
+            "cuBLAS 11; by default as in the framework"
+        ),
     )
     head_sizes: tuple[int, ...] = integers(
         default=(),
-        doc="sizes of heads that the fused core has kernels for, from the smallest upwards; a "
-        "head between two is padded to the larger",
+        doc=(
+            "head sizes with a fused kernel, in ascending order; a head in between is padded to "
+            "the larger size"
+        ),
     )
     streaming: tuple[Streaming, ...] = children(
         "streaming",
         doc=(
-            "shares of the memory bandwidth that operators of some size reach, from the smallest "
-            "upwards; in place of one efficiency for all"
+            "share of the memory bandwidth by size of the operator, in ascending order, in place "
+            "of one efficiency"
         ),
     )
     start: Real = quantity(
@@ -498,114 +534,114 @@ class KernelChoice:
         ),
     )
     norm_gradient_efficiency: Real = fraction(
-        positive=True, doc="share of the rate of streaming, by a fused norm backward"
+        positive=True, doc="factor on the streaming rate for a fused norm in backward"
     )
     eager_norm_efficiency: Real = fraction(
-        positive=True, doc="share of the rate of streaming, by PyTorch's own norm forward"
+        positive=True, doc="factor on the streaming rate for the PyTorch norm in forward"
     )
     eager_norm_gradient_efficiency: Real = fraction(
-        positive=True, doc="share of the rate of streaming, by PyTorch's own norm backward"
+        positive=True, doc="factor on the streaming rate for the PyTorch norm in backward"
     )
     compiled_norm_gradient_efficiency: Real = fraction(
-        positive=True, doc="share of the rate of streaming, by a compiled norm backward"
+        positive=True, doc="factor on the streaming rate for a compiled norm in backward"
     )
     composite_efficiency: Real = fraction(
         positive=True,
-        doc="share of the rate of streaming, by a norm that runs operator by operator",
+        doc="factor on the streaming rate for a norm that runs as separate operators",
     )
     complex_efficiency: Real = fraction(
-        positive=True, doc="share of the rate of streaming, by a rotation of complex numbers"
+        positive=True,
+        doc="factor on the streaming rate for a rotary embedding with complex numbers",
     )
     halves_efficiency: Real = fraction(
-        positive=True, doc="share of the rate of streaming, by eager kernels on halves of a tensor"
+        positive=True, doc="factor on the streaming rate for eager kernels on halves of a tensor"
     )
     eager_rotary_efficiency: Real = fraction(
         positive=True,
-        doc="share of the rate of streaming, by a rotation of halves in eager kernels",
+        doc="factor on the streaming rate for an eager rotary embedding on halves",
     )
     eager_softmax_efficiency: Real = fraction(
         positive=True,
-        doc="share of the rate of streaming, by eager scale, mask and softmax of scores",
+        doc="factor on the streaming rate for eager scale, mask and softmax of scores",
     )
     parallel_loss_efficiency: Real = fraction(
         positive=True,
-        doc="share of the rate of streaming, by an eager loss on a share of the vocabulary",
+        doc="factor on the streaming rate for an eager vocabulary-parallel loss",
     )
     permuted_efficiency: Real = fraction(
-        positive=True, doc="share of the rate of streaming, by a kernel that permutes rows"
+        positive=True, doc="factor on the streaming rate for a kernel that permutes rows"
     )
     traced_time: Real = quantity(
         SECONDS,
         doc=(
-            "time of an element on one multiprocessor, by an activation that is compiled for any "
-            "number of tokens: its kernel divides to find where an element lies"
+            "time per element on one multiprocessor for an activation that is compiled with "
+            "dynamic shapes, whose kernel computes indices with divisions"
         ),
     )
     traced_gradient_time: Real = quantity(
-        SECONDS, doc="the same for its gradient, which joins two halves"
+        SECONDS,
+        doc="time per element for the gradient of that activation, which concatenates two halves",
     )
     strided_time: Real = quantity(
         SECONDS,
-        doc="the same for an eager kernel on a part of a tensor or on tensors of several shapes",
+        doc="time per element for an eager kernel on a slice of a tensor or with broadcasting",
     )
-    scattered_time: Real = quantity(
-        SECONDS, doc="the same for an eager kernel that scatters and adds"
-    )
+    scattered_time: Real = quantity(SECONDS, doc="time per element for an eager scatter-add kernel")
     indexed_time: Real = quantity(
-        SECONDS, doc="the same for the gradient of eager indexing, which adds to rows by index"
+        SECONDS, doc="time per element for the gradient of eager indexing"
     )
     cast_time: Real = quantity(
-        SECONDS, doc="the same for a compiled cast to a narrow type; see `precision.cast_steps`"
+        SECONDS,
+        doc="time per operation of a compiled cast to a narrow type; see `precision.cast_steps`",
     )
     delta_time: Real = quantity(
-        SECONDS, doc="the same for a FLOP of the chunked rule of a gated delta net"
+        SECONDS, doc="time per FLOP of the chunked rule of a gated delta net"
     )
     delta_gradient_time: Real = quantity(
-        SECONDS, doc="the same for its gradient, by FLOPs of the forward pass"
+        SECONDS, doc="time per forward FLOP for the gradient of a gated delta net"
     )
     shape_efficiency: Real = fraction(
         positive=True,
-        doc="a real shape against the best shape that the device's figure was measured on",
+        doc=(
+            "rate of a real matrix shape / rate of the best shape, with which the device was "
+            "measured"
+        ),
     )
     static_power: Real = fraction(
-        doc="share of a device's design power that is drawn at any clock; see `device.power_cap`"
+        doc="static power of a device as a share of its design power; see `device.power_cap`"
     )
     narrow_energy: Real = fraction(
         positive=True,
-        doc="energy of a FLOP in half the width, over that in the whole; see "
-        "`device.product_energy`",
+        doc="energy of a FLOP in half the bits / energy in all bits; see `device.product_energy`",
     )
     lowest_voltage: Real = fraction(
         positive=True,
-        doc=(
-            "lowest voltage, as a share of that at full clock; it falls with the clock down to here"
-        ),
+        doc=("lowest voltage, as a share of the voltage at full clock"),
     )
-    wave_weight: Real = fraction(doc="share of a partly filled last wave that is counted")
-    tiles: tuple[Tile, ...] = children(
-        "tile", doc="tiles that a library of products chooses from, shape by shape"
+    wave_weight: Real = fraction(doc="weight of a partly filled last wave")
+    tiles: tuple[Tile, ...] = children("tile", doc="tile sizes from which a GEMM library chooses")
+    tile_depth: Real = integer(
+        default=1, doc="elements of the inner dimension that a tile multiplies at a time"
     )
-    tile_depth: Real = integer(default=1, doc="inner elements that a tile multiplies at a time")
     tile_fill: Real = integer(
         default=0,
         minimum=0,
-        doc="inner elements that a tile could multiply while its operands first arrive and its "
-        "result is written",
+        doc="prologue and epilogue of a tile, in elements of the inner dimension",
     )
     mode: str | None = word(
         *MODES,
         default=None,
         doc=(
-            "execution of the operators of a layer: one by one (eager), or compiled; by default "
-            "as the framework does"
+            "execution of the operators of a layer: eager or compiled; by default as in the "
+            "framework"
         ),
     )
     cuda_graphs: str | None = word(
         *CUDA_GRAPHS,
         default=None,
         doc=(
-            "CUDA graphs that replay kernels: none, one per layer and pass, or one of all "
-            "forward and backward passes; by default as the framework does"
+            "CUDA graphs: none, one per layer and pass, or one for all forward and backward "
+            "passes; by default as in the framework"
         ),
     )
     launch_blocking: bool = switch(
@@ -615,21 +651,25 @@ class KernelChoice:
     )
     launch_wait: Real = quantity(
         SECONDS,
-        doc="time from the launch of a kernel that the host waits for to its start, and from its "
-        "end to the host's next step",
+        doc="latency of a kernel that the host waits for, before its start and after its end",
     )
     grouped_experts: bool | None = switch(
         default=None,
-        doc="the experts of a rank run as one product, not in a loop; the default is that of "
-        "the framework",
+        doc=(
+            "grouped experts: one product for all experts of a rank instead of a loop; by default "
+            "as in the framework"
+        ),
     )
     memory_bound: bool = switch(
-        default=True, doc="time of norms, activations and other streaming operators is counted"
+        default=True,
+        doc="the time of norms, activations and other memory-bound operators is included",
     )
     fused_accumulation: bool | None = switch(
         default=None,
-        doc="weight-gradient products add to the gradients of earlier micro-batches themselves; "
-        "by default as the framework does",
+        doc=(
+            "weight-gradient GEMMs accumulate into the gradients of earlier micro-batches; by "
+            "default as in the framework"
+        ),
     )
     fused_down_projection: bool = switch(
         default=False,
@@ -642,38 +682,36 @@ class KernelChoice:
     "overlap",
     label="none",
     used_with={
-        ("bucket",): "`overlap.gradients` or `overlap.parameters`: one collective has no buckets, "
-        "nor have the layers of ZeRO 3",
+        ("bucket",): "`overlap.gradients` or `overlap.parameters`: a single collective and the "
+        "layers of ZeRO 3 have no buckets",
         ("least_bucket", "bucket_growth"): "a framework without a `bucket`, and no "
         "`overlap.bucket`",
         ("first_bucket",): "`overlap.gradients = on`, and gradients that ZeRO does not shard",
-        ("multiprocessors",): "collectives that hide under compute, such as "
-        "`overlap.gradients = on`",
+        ("multiprocessors",): "overlapped collectives, such as `overlap.gradients = on`",
         ("gather_start",): "`layout.pp` above 1",
         ("chunks", "chunk_overhead"): "`overlap.tensor = pipelined`",
     },
 )
 class Overlap:
-    """Which communication may hide under compute."""
+    """Communication that can overlap with compute."""
 
     gradients: bool | None = switch(
         default=None,
         doc=(
-            "reduce gradients under the last backward pass, in buckets; by default as the "
-            "framework does"
+            "gradient reduction overlaps with the last backward pass, in buckets; by default as in "
+            "the framework"
         ),
     )
     parameters: bool | None = switch(
         default=None,
-        doc="gather parameters under the forward passes; by default as the framework does",
+        doc="parameter gather overlaps with the forward passes; by default as in the framework",
     )
     gather_start: str | None = word(
         *GATHER_STARTS,
         default=None,
         doc=(
-            "start of a pipeline stage's gathers of parameters that hide: that of the step, or "
-            "the arrival of its first micro-batch, with which the line of a stage includes the "
-            "waits for earlier stages; by default as the framework does"
+            "start of the overlapped parameter gather of a pipeline stage: the start of the step, "
+            "or the arrival of its first micro-batch; by default as in the framework"
         ),
     )
     tensor: str | None = word(
@@ -681,32 +719,33 @@ class Overlap:
         default=None,
         doc=(
             "compute that hides tensor-parallel collectives: the weight-gradient products of the "
-            "same layer (`on` for short), chunks of the products that need or make them too, or "
-            "the other half of the micro-batch"
+            "same layer (`on` for short), also chunks of the products before or after them "
+            "(`pipelined`), or the other half of the micro-batch (`split_batch`)"
         ),
     )
-    chunks: Real = integer(default="layout.tp", doc="chunks of a pipelined product")
+    chunks: Real = integer(default="layout.tp", doc="number of chunks of a pipelined product")
     chunk_overhead: Real = quantity(SECONDS, default=0.0, doc="overhead of one chunk")
     bucket: Real | None = quantity(
         BYTES,
         default=None,
         minimum=1.0,
         doc=(
-            "gradients of one bucket; by default that of the framework, or `least_bucket`, or "
-            "with more ranks `bucket_growth` for each, up to ZeRO 1"
+            "size of one gradient bucket; by default that of the framework, or up to ZeRO 1 the "
+            "larger of `least_bucket` and `bucket_growth` x ranks"
         ),
     )
     least_bucket: Real = quantity(
         BYTES, minimum=1.0, doc="smallest gradient bucket, if neither `bucket` nor framework set it"
     )
-    bucket_growth: Real = quantity(
-        BYTES, doc="growth of such a bucket for each rank that gradients are reduced over"
-    )
+    bucket_growth: Real = quantity(BYTES, doc="growth of such a bucket per rank of the reduction")
     first_bucket: Real | None = quantity(
         BYTES,
         positive=True,
         default=None,
-        doc="gradients of the first bucket, by default as the others; PyTorch makes it small",
+        doc=(
+            "size of the first gradient bucket; by default that of the others; PyTorch uses a "
+            "small one"
+        ),
     )
     multiprocessors: Real | None = integer(
         default=None,
@@ -736,12 +775,13 @@ class Overlap:
             "card_latency",
             "collnet",
         ): "the algorithm `nccl`, such as `collectives.data = nccl`",
-        ("launch",): "`transfer.launched = on`: in a step the stream has work queued, which "
-        "hides it",
+        ("launch",): "`transfer.launched = on`; in a step, queued work hides the launch",
     },
 )
 class CollectiveChoice:
-    """The algorithm of each group; ``auto`` is the library's fastest for each message."""
+    """The algorithm of each group; ``auto`` is the fastest algorithm of the library for each
+    message.
+    """
 
     library: str = word(
         "device",
@@ -749,8 +789,8 @@ class CollectiveChoice:
         registry="libraries",
         default="device",
         doc=(
-            "communication library for `auto`: `device` is the one that the device names, `any` "
-            "allows all algorithms"
+            "communication library for `auto`: `device` is the library of the device, `any` allows "
+            "all algorithms"
         ),
     )
     tensor: str = word(
@@ -779,9 +819,7 @@ class CollectiveChoice:
     links: Real | None = integer(default=None, doc="NVLinks of one GPU")
     channel_bandwidth: Real | None = link_rate(
         default=None,
-        doc=(
-            "bandwidth of one channel inside a node; by default what the table gives for the links"
-        ),
+        doc=("bandwidth of one channel inside a node; by default that of the tuning table"),
     )
     network_channel_bandwidth: Real | None = link_rate(
         default=None,
@@ -789,9 +827,9 @@ class CollectiveChoice:
     )
     host: str = word("intel", "amd", "arm", default="intel", doc="processor of the nodes")
     card_latency: Real = quantity(
-        SECONDS, default=0.0, doc="latency of the network card, beyond that of the table"
+        SECONDS, default=0.0, doc="additional latency of the network card"
     )
-    collnet: bool = switch(default=False, doc="the library reduces in the network's switches")
+    collnet: bool = switch(default=False, doc="the library uses in-network reduction of switches")
     launch: Real | None = quantity(
         SECONDS, default=None, doc="host time to launch one collective; a busy stream hides it"
     )
@@ -812,19 +850,21 @@ class CollectiveChoice:
             "peers",
             "connection",
         ): "computed buffers: `memory.communicator` sets them",
-        ("expandable_fragmentation",): "segments that grow: `memory.expandable_segments = on`",
-        ("error", "coverage"): "a framework that is known: `use catalog.frameworks.NAME`",
+        ("expandable_fragmentation",): "expandable segments: `memory.expandable_segments = on`",
+        ("error", "coverage"): "a framework of the catalogue: `use catalog.frameworks.NAME`",
     },
 )
 class MemoryBudget:
-    """Memory besides the model, and the usable share of a device."""
+    """Memory of overheads, and the usable share of a device."""
 
-    usable: Real = fraction(doc="usable share of the capacity, for a job")
-    tight: Real = fraction(doc="share of the usable memory from which on a step is tight in memory")
+    usable: Real = fraction(doc="usable share of the memory capacity")
+    tight: Real = fraction(
+        doc="share of the usable memory above which a step is marked as tight in memory"
+    )
     margin: Real = fraction(
         doc=(
-            "share of the usable memory by which a prediction may exceed it before the step does "
-            "not fit"
+            "share of the usable memory by which a prediction may exceed it before it counts as "
+            "not fitting"
         )
     )
     error: Real = fraction(
@@ -841,15 +881,17 @@ class MemoryBudget:
     fragmentation: Real | None = fraction(
         default=None,
         doc=(
-            "share of the activation memory lost between blocks of the allocator; by default as "
-            "the framework does"
+            "share of the activation memory that is lost to fragmentation; by default as in "
+            "the framework"
         ),
     )
     expandable_segments: bool = switch(
         default=False,
-        doc="segments of the allocator grow in place (PYTORCH_CUDA_ALLOC_CONF), so that less is "
-        "lost between blocks",
+        doc=(
+            "expandable segments of the allocator (PYTORCH_CUDA_ALLOC_CONF), which reduce "
+            "fragmentation"
+        ),
     )
     expandable_fragmentation: Real = fraction(
-        doc="share of the activation memory lost between blocks in segments that grow"
+        doc="share of the activation memory that is lost to fragmentation with expandable segments"
     )

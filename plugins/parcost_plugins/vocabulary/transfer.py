@@ -39,7 +39,7 @@ OPERATIONS = (
 class Transfer:
     """One collective, or one message, by itself: its time and its traffic."""
 
-    operation: str = word(*OPERATIONS, doc="collective operation, or a message")
+    operation: str = word(*OPERATIONS, doc="collective operation, or a point-to-point message")
     size: Real = quantity(
         BYTES,
         qualifiers={"total": 1.0, "shard": 1.0},
@@ -55,11 +55,14 @@ class Transfer:
         "own",
         *_GROUPS,
         default="own",
-        doc="group of the layout, on the cluster's fabric; `own` ranks are described here",
+        doc=(
+            "group of ranks of the layout, on the fabric of the cluster; `own`: the ranks are "
+            "described in this block"
+        ),
     )
     level: str = string(
         default="",
-        doc="level of the cluster's fabric that joins the ranks, in place of a bandwidth",
+        doc="level of the fabric that connects the ranks, in place of a bandwidth",
     )
     ranks: Real | None = integer(default=None, doc="number of ranks (P)")
     nodes: Real = integer(default=1, doc="nodes of the ranks")
@@ -92,18 +95,20 @@ class Transfer:
         default=None, doc="ports of a node into the network; by default one per rank"
     )
     kind: str = word(
-        "switch", "torus", "pcie", default="switch", doc="topology that joins the ranks"
+        "switch", "torus", "pcie", default="switch", doc="topology that connects the ranks"
     )
     dimensions: tuple[int, ...] = integers(
         default=(), minimum=1, doc="ranks along each dimension of a torus"
     )
-    wrap: bool = switch(default=True, doc="the ends of a torus are joined")
-    in_network: bool = switch(default=False, doc="the switch that joins ranks reduces (NVLS)")
+    wrap: bool = switch(default=True, doc="wrap-around links of a torus")
+    in_network: bool = switch(default=False, doc="the switch inside a node reduces (NVLS)")
     network_reduces: bool = switch(
         default=False, doc="the switches between nodes reduce (SHARP, CollNet)"
     )
     gamma: Real | None = quantity(
-        SECONDS / BYTES, default=None, doc="time to reduce one byte; none where it is the copy's"
+        SECONDS / BYTES,
+        default=None,
+        doc="time to reduce one byte; by default included in the copy",
     )
     pieces: Real | None = integer(
         default=None, doc="pieces of a pipelined algorithm (c); by default the best number"
@@ -113,24 +118,29 @@ class Transfer:
     )
     overhead: Real = quantity(SECONDS, default=0.0, doc="overhead added to each call")
     launched: bool = switch(
-        default=False, doc="add the host's launch of each call, which an idle stream exposes"
+        default=False, doc="the host launch time of each call is added, as on an idle stream"
     )
     congestion: Real = quantity(
-        ONE, default=1.0, minimum=1.0, doc="flows that share the way; divides every bandwidth"
+        ONE,
+        default=1.0,
+        minimum=1.0,
+        doc="number of flows that share the path, which divides every bandwidth",
     )
-    skew: Real = quantity(SECONDS, default=0.0, doc="delay of the last rank, for which all wait")
+    skew: Real = quantity(
+        SECONDS, default=0.0, doc="delay of the last rank, for which all ranks wait"
+    )
     setup: Real = quantity(
         SECONDS, default=0.0, doc="set-up time before the first call: communicators and connections"
     )
     compression: Real = quantity(
-        ONE, default=1.0, minimum=1.0, doc="bytes of the buffer over bytes that are sent"
+        ONE, default=1.0, minimum=1.0, doc="bytes of the buffer / bytes sent (compression ratio)"
     )
     codec: Real | None = quantity(
         RATE, default=None, positive=True, doc="rate at which the buffer is packed and unpacked"
     )
     times: Real = integer(default=1, minimum=0, doc="number of repetitions")
     compute: Real | None = quantity(
-        SECONDS, default=None, doc="compute time that may hide all of it"
+        SECONDS, default=None, doc="compute time that can hide the transfer"
     )
     bisection: Real | None = link_rate(
         default=None, doc="bandwidth of the whole network, across a cut that halves the ranks"
@@ -141,8 +151,12 @@ class Transfer:
         "operations",
         "sizes",
         default="off",
-        doc="list all algorithms of the operation, those of every operation, or what is fastest "
-        "by size",
+        doc=(
+            "tables to print: all algorithms of the operation, the algorithms of all operations, "
+            "or the fastest algorithm by size"
+        ),
     )
-    schedule: bool = switch(default=False, doc="list who sends which chunk in each step of a ring")
-    advice: bool = switch(default=False, doc="print limits and remedies")
+    schedule: bool = switch(
+        default=False, doc="table of the chunks that each rank sends in each step of a ring"
+    )
+    advice: bool = switch(default=False, doc="limits and remedies are printed")

@@ -1,7 +1,7 @@
-"""The tables by which a communication library chooses, and predicts, its algorithms.
+"""The tuning tables with which a communication library predicts and chooses its algorithms.
 
 A library's constants change between releases, so they are data: one block for each release, in the
-catalogue. The properties of a machine (its generation, its channels) are given by the study, under
+catalogue. The study sets the properties of a machine (its generation, its channels) in
 ``collectives``.
 """
 
@@ -39,13 +39,15 @@ class ProtocolTuning:
 
 @block("generation", inside="tuning", label="required")
 class GenerationTuning:
-    """The limits of one generation of GPUs: caps per channel, or total where stated."""
+    """The limits of one generation of GPUs: bandwidth caps per channel, or in total where
+    stated.
+    """
 
     payload: Real = quantity(
         RATE, positive=True, doc="payload rate of one NVLink, in one direction"
     )
     ll_one_node: Real = quantity(
-        RATE, positive=True, doc="rate of the LL protocol on one node, all channels together"
+        RATE, positive=True, doc="rate of the LL protocol on one node, sum of all channels"
     )
     ring_ll128: Real = quantity(RATE, doc="rate of a ring with LL128")
     tree_ll128_one_node: Real = quantity(RATE, doc="rate of a tree with LL128 on one node")
@@ -57,7 +59,7 @@ class GenerationTuning:
     nvls_tree_two_nodes: Real = quantity(RATE, default=0.0, doc="rate of NVLS-tree on two nodes")
     nvls_tree_more_nodes: Real = quantity(RATE, default=0.0, doc="rate of NVLS-tree on more nodes")
     nvls_efficiency: Real = fraction(
-        default=0.0, doc="share of the channels' bandwidth by NVLS; 0 has none"
+        default=0.0, doc="share of the channel bandwidth with NVLS; 0: not supported"
     )
     long_ring: Real = quantity(
         ONE,
@@ -67,7 +69,8 @@ class GenerationTuning:
     )
     collnet: Real = fraction(default=1.0, doc="factor on the bandwidth of CollNet-Direct")
     nvls_tree_corrected: bool = switch(
-        default=False, doc="NVLS-tree is corrected by size as a tree is, if the host sets it too"
+        default=False,
+        doc="NVLS-tree is corrected by message size like a tree, if the host also sets it",
     )
 
 
@@ -76,18 +79,20 @@ class HostTuning:
     """The limits of the host's processor between nodes."""
 
     ll_two_nodes: Real = quantity(
-        RATE, positive=True, doc="rate of the LL protocol on two nodes, all channels together"
+        RATE, positive=True, doc="rate of the LL protocol on two nodes, sum of all channels"
     )
-    ll_more_nodes: Real = quantity(RATE, positive=True, doc="rate of the LL protocol on more nodes")
+    ll_more_nodes: Real = quantity(
+        RATE, positive=True, doc="rate of the LL protocol on more than two nodes"
+    )
     overhead: Real = quantity(SECONDS, doc="overhead of the network on a step inside of the node")
     nvls_tree_corrected: bool = switch(
-        default=False, doc="NVLS-tree is corrected by size, if the generation sets it too"
+        default=False, doc="NVLS-tree is corrected by message size, if the generation also sets it"
     )
 
 
 @block("tuning", label="required")
 class Tuning:
-    """One release of a library: latencies, caps and factors of its own cost model."""
+    """One release of a library: latencies, bandwidth caps and factors of its cost model."""
 
     protocols: tuple[ProtocolTuning, ...] = children(
         "protocol", doc="latencies of pairs of algorithm and protocol"
@@ -96,13 +101,11 @@ class Tuning:
         "generation", doc="rows of generations of GPUs"
     )
     hosts: tuple[HostTuning, ...] = children("host", doc="rows of hosts, by processor")
-    ring_ll: Real = fraction(
-        positive=True, doc="share of the channels' bandwidth, by a ring with LL"
-    )
+    ring_ll: Real = fraction(positive=True, doc="share of the channel bandwidth with a ring and LL")
     ring_ll128: Real = fraction(
-        positive=True, doc="share of the channels' bandwidth, by a ring with LL128"
+        positive=True, doc="share of the channel bandwidth with a ring and LL128"
     )
-    tree: Real = fraction(positive=True, doc="share of the channels' bandwidth, by a tree")
+    tree: Real = fraction(positive=True, doc="share of the channel bandwidth with a tree")
     tree_ll: Real = fraction(positive=True, doc="share of a tree's bandwidth, with LL")
     tree_ll128_one_node: Real = fraction(
         positive=True, doc="share of a tree's bandwidth, with LL128 on one node"
@@ -110,42 +113,46 @@ class Tuning:
     tree_ll128_more_nodes: Real = fraction(
         positive=True, doc="share of a tree's bandwidth, with LL128 on more nodes"
     )
-    pat: Real = fraction(positive=True, doc="share of the channels' bandwidth, by PAT")
-    pat_steps: Real = quantity(ONE, positive=True, doc="network steps of PAT that run at once")
-    pat_rank: Real = quantity(SECONDS, doc="latency of PAT for each rank")
+    pat: Real = fraction(positive=True, doc="share of the channel bandwidth with PAT")
+    pat_steps: Real = quantity(ONE, positive=True, doc="network steps of PAT that run in parallel")
+    pat_rank: Real = quantity(SECONDS, doc="latency of PAT per rank")
     collnet_direct_peer: Real = quantity(
         SECONDS, doc="latency of CollNet-Direct for each other rank of the node, each way"
     )
     collnet_network: Real = fraction(
         positive=True,
-        doc="share of a network channel, by gathering and scattering over CollNet-Direct",
+        doc="share of the bandwidth of a network channel with gather and scatter of CollNet-Direct",
     )
     simple_overhead: Real = quantity(ONE, doc="factor on the host's overhead, with Simple")
     simple_ports: Real = quantity(ONE, doc="network card latencies that a step pays, with Simple")
     long_message: Real = quantity(
-        BYTES, doc="bytes per channel and rank from which a ring over nodes counts as long"
+        BYTES, doc="bytes per channel and rank above which a ring over nodes counts as long"
     )
     start: Real = quantity(
         SECONDS,
         default=0.0,
-        doc="start-up time of every call beyond the table: kernels start, ranks meet",
+        doc="additional start-up time per call, for kernel start and synchronization of ranks",
     )
     two_ranks: Real = fraction(
         positive=True,
         default=1.0,
-        doc="share of a ring's bandwidth in a node, by an all-reduce of two ranks",
+        doc="share of the ring bandwidth in a node with an all-reduce of two ranks",
     )
     nvls_reach: Real = fraction(
-        positive=True, default=1.0, doc="share of a link's bandwidth, by an all-reduce over NVLS"
+        positive=True, default=1.0, doc="share of the link bandwidth with an all-reduce over NVLS"
     )
     extra_crossings: Real = quantity(
-        ONE, default=0.0, doc="network steps of an all-reduce beyond two for each further node"
+        ONE, default=0.0, doc="additional network steps of an all-reduce per node beyond two"
     )
     lone_as_tree: bool = switch(
-        default=True, doc="a ring with one rank on each node steps as a tree does"
+        default=True, doc="a ring with one rank per node has the step time of a tree"
     )
     correction_from: Real = quantity(
-        BYTES, positive=True, doc="size of the first correction of a tree; each next has twice it"
+        BYTES,
+        positive=True,
+        doc=(
+            "message size of the first correction of a tree; it doubles for each further correction"
+        ),
     )
     tree_ll_correction: tuple[int, ...] = integers(
         minimum=1,

@@ -99,8 +99,8 @@ class TuningTool(IncompleteJobImporter):
         """Return the job that a file describes, or errors for keys that parcost cannot express."""
         is_script = self.recognizes(file.name, file.text) and file.name.endswith(_PYTHON)
         if file.name.endswith(_PYTHON) and not is_script:
-            message = f"{self.title}: the settings of a Python file are not read"
-            help = f"import the command that starts `{file.name}`, or {BY_HAND}"
+            message = f"{self.title}: settings in a Python file are not supported"
+            help = f"import a script with the command that starts `{file.name}`, or {BY_HAND}"
             raise FileError(message, help=help)
         job = self._with_strange_keys(read_python_job(file) if is_script else self._read(file))
         lacking = list(find_unsupported_features(job.entries, self._table, whole=not job.problems))

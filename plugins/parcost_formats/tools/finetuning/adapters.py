@@ -18,7 +18,7 @@ from parcost_formats.tools.unsupported import unsupported_message
 
 BLOCK = "adapters"
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
-_BASES = "a base in NF4 or 16 bits is read"
+_BASES = "only a base in NF4 or 16 bits is supported"
 _EVERY = ("query", "key", "value", "output", "gate", "up", "down")
 
 
@@ -65,13 +65,15 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
         reject_quantized_model(found, model)
         for key in own.get("bases", ()):
             if _find_base(found, key, own["bases"][key]) is not None:
-                found.problem(key, unsupported_message("quantized"), "NF4 under adapters is read")
+                found.problem(
+                    key, unsupported_message("quantized"), "only NF4 with adapters is supported"
+                )
         return False
     parts = [key for section in own.get("rejected", ()) for key in found.keys_below(section)]
     for key in parts:
         if found.value(key) not in (None, False, 0, "", "false", "none", [], {}):
             what = "this part of adapters is not modeled yet"
-            found.problem(key, what, "plain LoRA and QLoRA are read")
+            found.problem(key, what, "only plain LoRA and QLoRA are supported")
     key = next((one for one in own["rank"] if one in found), "")
     rank = found.whole(key) if key else own.get("rank_default")
     if key and rank is not None:
@@ -82,7 +84,10 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
         found.ask(f"{BLOCK}.rank", f"no `{own['rank'][0]}`", ["--set adapters.rank=16"])
     _read_targets(found, rules, name)
     if _is_fused(name):
-        why = "the model's projections are fused: one adapter for q, k and v, one for gate and up"
+        why = (
+            "the projections of the model are fused: one adapter for q, k and v, and one for gate "
+            "and up"
+        )
         found.assume(BLOCK, "fused", "on", why)
     key = next((one for one in own["dropout"] if one in found), "")
     share = found.share(key) if key else own.get("dropout_default", 0)
@@ -115,7 +120,7 @@ def _is_fused(model: str) -> bool:
 def _find_base(found: SettingCollector, key: str, forms: Mapping[str, str]) -> str | None:
     """Return the storage of frozen weights that the value of a key states, by patterns of values.
 
-    "" is a type that is not read, and None is a base in 16 or 32 bits.
+    "" stands for an unsupported type, and None for a base in 16 or 32 bits.
     """
     value = str(found.value(key, "")).lower()
     return next((base for form, base in forms.items() if fnmatchcase(value, form)), None)
@@ -146,7 +151,7 @@ def _read_targets(found: SettingCollector, rules: Mapping[str, Any], model: str)
     ):
         chosen = own["targets_default"]
     else:
-        why = f"no `{own['targets'][0]}`, whose default is not known; name each target that is on"
+        why = f"no `{own['targets'][0]}`, whose default is unknown; list every target that is on"
         usual = ("query", "key", "value") if _is_fused(model) else ("query", "value")
         answer = " ".join(f"--set {BLOCK}.{target}=on" for target in usual)
         found.ask(f"{BLOCK}.query", why, [answer])
@@ -204,7 +209,7 @@ def _read_base(found: SettingCollector, rules: Mapping[str, Any], model: str) ->
         found.problem(eight, unsupported_message("quantized"), _BASES)
     if not four:
         bases = dict.fromkeys(own.get("bases", ()), own.get("bases_why", ""))
-        bases |= {model: "checkpoints of this name are stored so"} if model else {}
+        bases |= {model: "checkpoints of this name are stored in this type"} if model else {}
         for key, why in bases.items():
             base = _find_base(found, key, own.get("bases", {}).get(key, _names()))
             if base == "":
@@ -215,7 +220,9 @@ def _read_base(found: SettingCollector, rules: Mapping[str, Any], model: str) ->
         return
     for key in own.get("methods", ()):
         if str(found.value(key, "nf4")).lower() not in ("nf4", "bnb", "bitsandbytes"):
-            found.problem(key, unsupported_message("quantized"), "NF4 of bitsandbytes is read")
+            found.problem(
+                key, unsupported_message("quantized"), "only NF4 of bitsandbytes is supported"
+            )
     key = next((one for one in own.get("double", ()) if one in found), "")
     twice = found.switch(key) if key else own["double_default"]
     name = "nf4_double" if twice else "nf4"

@@ -35,7 +35,7 @@ class EngineFiles:
     """The *entries* of a job by key, including its launcher's and those of the files it names."""
 
     def __init__(self, rules: Mapping[str, Any], file: ImportFile, job: JobKeys) -> None:
-        """Take the keys of *job*, by the *rules* of its tool."""
+        """Read the keys of *job* by the *rules* of its tool."""
         self.rules, self._file, self._job = rules, file, job
         self.entries = {key: one for key, one in job.entries.items() if key != PROGRAM}
         self.launcher = launcher_options(job.launcher)
@@ -160,7 +160,7 @@ class EngineFiles:
             return {}, ""
         (stage,) = stages
         why = f"the name of `{base_name(name)}`, which is not beside the file"
-        rest = "what the file has of offload, buckets and recomputation is not known"
+        rest = "the file sets offloading, buckets and recomputation, which are unknown here"
         self.named[key] = f"ZeRO {stage} is assumed from {why}; {rest}"
         self.is_typed = False
         return {"zero_optimization.stage": int(stage)}, why
@@ -172,7 +172,7 @@ class EngineFiles:
         why = f"and {changed}" if changed else "which is not beside the file"
         is_written = script is not None and script.find_written(name) is not None
         if is_written and not changed.endswith(MAY_CHANGE):
-            why = "which the script writes with text that a test or a variable decides"
+            why = "which the script writes with text that depends on a condition or a variable"
         self.doubts.append(("layout.zero", f"`{key}` names `{name}`, {why}", key))
 
     def _known_parts(self, name: str) -> dict[str, Any]:

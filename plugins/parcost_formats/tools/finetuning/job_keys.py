@@ -83,12 +83,14 @@ def reject_trainer(job: JobKeys, title: str) -> FileError:
     """Return an error: the trainer in this job or file is not supported."""
     place = job.entries.get(PROGRAM, next(iter(job.entries.values()), JsonEntry({}, 0, 0)))
     what = f"`{place.value}`" if PROGRAM in job.entries else "this file"
-    return error_at(place, f"{what}: trainers of {title} are not read", BY_HAND)
+    return error_at(place, f"{what}: trainers of {title} are not supported", BY_HAND)
 
 
 def _reject_program(launch: ScriptLaunch, title: str) -> FileError:
     """Return an error for a script that starts a program unknown to parcost."""
-    message = f"`{launch.name}` is not a program of {title}, so its arguments are unknown"
+    message = (
+        f"`{launch.name}` is not a program of {title}, so the meaning of its arguments is unknown"
+    )
     return error_at(launch.program, message, BY_HAND)
 
 
@@ -119,16 +121,16 @@ def _of_text(file: ImportFile, script: Script, rules: Mapping[str, Any]) -> JobK
     name = word[0] if word else ""
     end = max(start + len(name), min(len(file.text), 1))
     entries = {PROGRAM: JsonEntry(name, start, end)} if name else {}
-    message, help = f"the command of {rules['title']} is not read", ""
+    message, help = f"the command of {rules['title']} cannot be read", ""
     if script.ended is not None:
         start, end = script.ended.start, script.ended.end
         message = f"the script exits here, before the command of {rules['title']}"
-        help = "give the variables that are tested by --set-env NAME=VALUE, or remove the test"
+        help = "set the tested variables with --set-env NAME=VALUE, or remove the test"
     elif script.lacking:
         other = script.lacking[-1]
         start, end = other.start, other.end
-        message = f"`{other.text}`, which the script starts or reads, is not in its folder"
-        help = f"put that file into the folder of this one, or {BY_HAND}"
+        message = f"`{other.text}`, which the script starts or sources, is not in its folder"
+        help = f"copy that file into the folder of this one, or {BY_HAND}"
     problem = ImportProblem(message=message, start=start, end=end, help=help)
     return JobKeys(entries=entries, unread={}, assumed={}, problems=[problem])
 
@@ -195,7 +197,7 @@ def _of_launch(
 
 
 class _Command:
-    """The keys of a command, from its words one after another.
+    """The keys of a command, read word by word.
 
     *key* is the key of the last flag, *place* the flag, and *values* are the words after it.
     """
@@ -246,7 +248,7 @@ class _Command:
             return
         doubt = next((one for one in values if one.unread), None)
         if conditional:
-            why = "it is set under a test that the script does not decide"
+            why = "it depends on a condition whose result is unknown"
             self.unread.setdefault(key, values[0]._replace(unread=values[0].unread or why))
         elif doubt is not None and not (len(values) == 1 and self._is_written(doubt.text)):
             self.unread[key] = doubt
@@ -297,7 +299,7 @@ def _add_file(command: _Command, word: ShellField) -> None:
     """Add the keys of a configuration that a command names; its own arguments win.
 
     Raises:
-        FileError: The file is not there, or is not read.
+        FileError: The file is missing, or is not supported.
     """
     name = word.text if word.text.endswith(CONFIGURATIONS) else f"{word.text}.yaml"
     places = list_places(name, command.script)
@@ -309,7 +311,7 @@ def _add_file(command: _Command, word: ShellField) -> None:
         place, text = name, partial.text
     if text is None:
         why = command.script.find_reason(name) or "is not beside the script"
-        message = f"`{word.text}` has the keys of the job, and {why}"
+        message = f"`{word.text}` has the keys of the job, but {why}"
         raise error_at(word, message, "import that file in place of the script")
     is_beside = partial is None and command.script.find_written(place) is None
     for key, entry in resolve(read_named_configuration(name, text, word)).items():

@@ -47,7 +47,8 @@ def read_megatron_job(job: JobKeys) -> Translation:
     engine = entries.get("deepspeed")
     if engine is not None and engine.value not in OFF:
         message = (
-            "`deepspeed`: the job has keys of Megatron-Core, or use_mca, too: one of them trains"
+            "`deepspeed`: the job also has keys of Megatron-Core or use_mca: only one of the two "
+            "engines trains"
         )
         help = "remove `deepspeed`, or the keys of Megatron-Core and use_mca"
         raise error_at(engine, message, help)
@@ -93,7 +94,7 @@ def _add_batch(read: Translation, entries: dict[str, JsonEntry], job: JobKeys) -
     found = SettingCollector(entries, table("llamafactory"))
     read_devices(found, entries, job)
     steps = found.whole(_STEPS) or 1
-    why = "the batch of a device x the steps of accumulation x the replicas"
+    why = "batch per device x gradient accumulation steps x replicas"
     batch = ImportedValue(
         name="global_batch", value=f"(micro_batch * {steps} * layout.dp) sequences", assumption=why
     )
@@ -107,7 +108,7 @@ def _add_batch(read: Translation, entries: dict[str, JsonEntry], job: JobKeys) -
         own = ImportedValue(name="micro_batches", value="1", assumption=why)
     blocks = [_replace(one, [own, batch]) if one.kind == "training" else one for one in read.blocks]
     blocks += [one for one in found.translation().blocks if one.kind == "cluster"]
-    reason = "without packing, `cutoff_len` is the longest sequence: batches may be shorter"
+    reason = "without packing, `cutoff_len` is only the maximum length"
     packed = found.switch("packing")
     short = [] if packed else [ImportedKey(name="packing", reason=reason)]
     return evolve(read, blocks=blocks, missing=[*read.missing, *short, *_frozen_keys(entries)])

@@ -24,7 +24,7 @@ def read_llamafactory_v1(file: ImportFile, job: JobKeys) -> Translation:
     keys = TrainerKeys("llamafactory_v1", file, evolve(job, entries=entries))
     found, version = keys.found, keys.rules["version"]
     if kind not in ("", _FSDP, _DEEPSPEED) or (kind == _DEEPSPEED and not keys.has_engine):
-        help = "`fsdp2`, `deepspeed` with a `config_file`, and no `dist_config` are read"
+        help = "supported: `fsdp2`, `deepspeed` with a `config_file`, and no `dist_config`"
         found.problem(_ENGINE, f"`{kind}` is not read", help)
         return found.translation()
     keys.model()
@@ -54,13 +54,13 @@ def _read_batch(keys: TrainerKeys) -> None:
     if found.copy(key, "training", "micro_batch") is None and key not in found:
         found.assume("training", "micro_batch", *map(str, keys.default("micro")))
     if found.copy(whole, "training", "global_batch", " sequences") is None and whole not in found:
-        why = f"{keys.rules['version']}: {whole} is the batch of a device x the replicas"
+        why = f"{keys.rules['version']}: {whole} is the batch per device x replicas"
         found.assume("training", "global_batch", "(micro_batch * layout.dp) sequences", why)
     strategy = "batching_strategy"
     if "dynamic" in str(found.value(strategy, "")):
         found.ignore(strategy, "batches are filled up to `cutoff_len` x `micro_batch_size` tokens")
     else:
-        reason = "`cutoff_len` is the longest sequence: batches may be shorter"
+        reason = "`cutoff_len` is only the maximum length"
         found.lack(strategy, reason, "")
 
 
@@ -68,7 +68,9 @@ def _read_fsdp(keys: TrainerKeys) -> None:
     """Read the sharding of FSDP2, over weights in the type of the checkpoint."""
     found, version = keys.found, keys.rules["version"]
     found.use("frameworks.transformers", _ENGINE)
-    found.assume("sharding", "accumulate", "shard", f"{version}: every micro-batch reduces")
+    found.assume(
+        "sharding", "accumulate", "shard", f"{version}: gradients are reduced in every micro-batch"
+    )
     key = f"{_DIST}reshard_after_forward"
     reshard = found.switch(key)
     if reshard is None:

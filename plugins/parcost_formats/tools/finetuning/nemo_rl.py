@@ -50,14 +50,14 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
     is_sft = any(key.startswith("sft.") for key in entries) or any(map(_SFT.search, names))
     if not problems and not is_sft:
         place = next(iter(entries.values()), JsonEntry(None, 0, min(1, len(file.text))))
-        message = "the configuration has no `sft` section: only supervised fine-tuning is read"
+        message = "the configuration has no `sft` section: only supervised fine-tuning is supported"
         raise error_at(place, message)
     if problems:
         return Translation(problems=problems)
     found = SettingCollector(entries, _TABLE, job.assumed)
     chosen = [one for one in (_DTENSOR, _MEGATRON) if found.switch(f"{one}enabled")]
     if len(chosen) == 2:
-        found.problem(f"{_MEGATRON}enabled", "both backends are enabled, and NeMo RL takes one")
+        found.problem(f"{_MEGATRON}enabled", "both backends are enabled, but NeMo RL uses only one")
         return found.translation()
     if chosen == [_MEGATRON]:
         return _add_lengths(_read_megatron(found, entries, job.assumed), entries)
@@ -74,9 +74,11 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
 def _add_lengths(read: Translation, entries: Mapping[str, JsonEntry]) -> Translation:
     """Return a job with a note that the data decides the lengths of its sequences."""
     packed = [key for key in _PACKING if key in entries and entries[key].value is True]
-    reason = "policy.max_total_sequence_length is the longest sequence: batches may be shorter"
+    reason = "policy.max_total_sequence_length is only the maximum length"
     if packed:
-        reason = "micro-batches are filled with shorter sequences: there may be fewer of them"
+        reason = (
+            "micro-batches are packed with shorter sequences, so there may be fewer micro-batches"
+        )
     key = ImportedKey(name=packed[0] if packed else _PACKING[0], reason=reason)
     return read if read.problems else evolve(read, missing=[*read.missing, key])
 
@@ -107,7 +109,7 @@ def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> No
             changed = job.script.find_reason(plain) if job.script is not None else ""
             why = f"and {changed}" if changed else "which is not beside the file"
             message = f"`{_START}` names `{name}`, {why}"
-            raise error_at(start, message, "put that file into the folder of this one")
+            raise error_at(start, message, "copy that file into the folder of this one")
         for key, entry in values.items():
             if not _is_replaced(key, entries):
                 entries[key] = JsonEntry(entry.value, start.start, start.end)
@@ -119,7 +121,7 @@ def _extend(file: ImportFile, entries: dict[str, JsonEntry], job: JobKeys) -> No
 
 
 def _shipped_path(name: str) -> str:
-    """Return the path in NeMo RL of a configuration that is named from a folder of it.
+    """Return the path in NeMo RL of a configuration that a job names relative to a folder.
 
     >>> _shipped_path("../../sft.yaml"), _shipped_path("my/sft.yaml")
     ('examples/configs/sft.yaml', 'my/sft.yaml')
@@ -193,7 +195,7 @@ def _read_dtensor(found: SettingCollector) -> None:
     key = "policy.optimizer.name"
     name = str(found.value(key, _ADAM[0]))
     if name not in _ADAM:
-        reason = f"precision recipes have the optimizer state of Adam, and the optimizer is {name}"
+        reason = f"precision recipes have the optimizer state of Adam, but the optimizer is {name}"
         found.ask("precision", reason, _ANSWERS, key)
 
 
@@ -203,7 +205,9 @@ def _read_reduction(found: SettingCollector) -> None:
     if found.switch(key) is False:
         found.set("sharding", "accumulate", "shard", key)
     else:
-        why = f"{_VERSION}: defer_fsdp_grad_sync keeps whole gradients up to the last micro-batch"
+        why = (
+            f"{_VERSION}: defer_fsdp_grad_sync keeps unsharded gradients until the last micro-batch"
+        )
         found.assume("sharding", "accumulate", "whole", why)
 
 

@@ -14,7 +14,7 @@ _OTHER_LANGUAGES = ("%%bash", "%%sh", "%%script", "%%writefile", "%%html", "%%ja
 
 
 def code_of_notebook(text: str) -> str:
-    """Return the code of a notebook, "" for a text that is none."""
+    """Return the code of a notebook, "" for any other text."""
     try:
         return "\n".join(_lines(text))
     except PythonTextError:
@@ -28,7 +28,7 @@ class NotebookText(PythonText):
         """Parse the code of a notebook with this *text*.
 
         Raises:
-            PythonTextError: The text is no notebook, or its code is no Python.
+            PythonTextError: The text is not a notebook, or its code is not Python.
         """
         lines = [*_lines(text)]
         self._places = _find_places(text, lines)
@@ -45,7 +45,7 @@ def _lines(text: str) -> Iterator[str]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise PythonTextError("a notebook is JSON, and this is not", 0, 1) from None
+        raise PythonTextError("the notebook is not valid JSON", 0, 1) from None
     for cell in _cells(found):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
@@ -77,7 +77,7 @@ def _plain_line(line: str) -> str:
 
 
 def _find_places(text: str, lines: list[str]) -> list[tuple[int, int]]:
-    """Return the places of *lines* in the JSON *text*, one behind another."""
+    """Return the places of *lines* in the JSON *text*, in this order."""
     found: list[tuple[int, int]] = []
     at = 0
     for line in lines:

@@ -38,7 +38,9 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
     if keys.has("engine"):
         engine = keys.key("engine")
         if str(found.value(engine)).lower() != "deepspeed":
-            found.problem(engine, "only jobs on DeepSpeed are read", "describe the job in a spec")
+            found.problem(
+                engine, "only jobs on DeepSpeed are supported", "describe the job in a spec"
+            )
     keys.model()
     keys.adapters()
     _read_batch(keys)

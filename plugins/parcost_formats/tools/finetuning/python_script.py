@@ -80,7 +80,7 @@ class _Library(CodeLibrary):
             return True
         owner, _, last = call.name.rpartition(".")
         if owner in _FAST and last == "from_pretrained":
-            return [self._load_fast(call), UnreadValue("a tokenizer is not read")]
+            return [self._load_fast(call), UnreadValue("parcost does not read tokenizers")]
         if owner in _FAST and last == "get_peft_model":
             return self._with_fast_adapters(call)
         if call.last in self._rules["adapters_of"]:
@@ -116,7 +116,7 @@ class _Library(CodeLibrary):
             for name, cell in one.cells.items():
                 changed = name not in before or before[name] is not cell
                 if changed and not isinstance(cell.value, UnreadValue):
-                    yield cell.node, f"`{name}` is set after the trainer is made"
+                    yield cell.node, f"`{name}` is set after the trainer is created"
 
     def _with_adapters(self, call: CodeCall) -> Any:
         """Return a model with the adapters that a call adds to it."""
@@ -183,7 +183,7 @@ class _Library(CodeLibrary):
             return owner
         elif call.last not in self._rules["harmless"]:
             self.doubts.append((call.node, f"`{call.last}` may change what is trained"))
-        return UnreadValue(f"`{call.name}` is code, and none is run")
+        return UnreadValue(f"`{call.name}` is code, which parcost does not run")
 
 
 def _copy(one: Entity, made: dict[int, Entity]) -> Entity:
@@ -291,7 +291,7 @@ def read_python_job(file: ImportFile, given: Mapping[str, ShellField] | None = N
     options = {**(option_defaults(python.tree) or {})}
     for name, word in (given or {}).items():
         if name not in options:
-            message = f"it declares no option `--{name}`, which the command gives"
+            message = f"it declares no option `--{name}`, but the command sets it"
             raise PythonTextError(message, 0, 1)
         options[name] = UnreadValue(word.unread) if word.unread else plain_value(word.text)
     library = _Library(options)
@@ -302,7 +302,10 @@ def read_python_job(file: ImportFile, given: Mapping[str, ShellField] | None = N
         count = f"{len(library.trainers)} trainers" if library.trainers else "no trainer"
         kinds = dict.fromkeys(one.kind for one in library.trainers)
         names = "` or `".join(kinds or _TRAINERS)
-        message = f"the script makes {count} of `{names}` that can be followed: one is expected"
+        message = (
+            f"the script creates {count} objects of `{names}` that can be read; exactly one is "
+            "expected"
+        )
         raise PythonTextError(message, at, at + 1)
     job = _Keys(python, library, given or {}).job(library.trainers[0])
     own = "a notebook is one process" if is_notebook else ""
@@ -352,7 +355,7 @@ class _Keys:
             if key in self._rules["trainer_keys"] and (loaded or key not in self.entries):
                 self._add(key, cell)  # in place of that of the model
             elif key not in self._rules["trainer_ignored"]:
-                self._problem(cell.node, f"`{key}` of `{trainer.kind}` is not read")
+                self._problem(cell.node, f"`{key}` of `{trainer.kind}` is not supported")
         return JobKeys(
             entries=self.entries, unread=self.unread, assumed=self.assumed, problems=self.problems
         )
@@ -391,12 +394,16 @@ class _Keys:
             return
         given = cell.value
         if not isinstance(given, Entity) or given.kind not in _ARGUMENTS:
-            why = given.why if isinstance(given, UnreadValue) else "they are made by other code"
-            self._problem(cell.node, f"the arguments of `{trainer.kind}` are not followed: {why}")
+            why = (
+                given.why
+                if isinstance(given, UnreadValue)
+                else "they are created in code that parcost does not run"
+            )
+            self._problem(cell.node, f"the arguments of `{trainer.kind}` cannot be read: {why}")
             return
         for key, one in given.cells.items():
             if key == UNPACKED:
-                self._problem(one.node, "arguments that code unpacks are not followed")
+                self._problem(one.node, "arguments unpacked with `*` or `**` are not supported")
             elif key:
                 self._add(key, one)
         if given.kind == _ARGUMENTS[1]:  # whose defaults are not those of SFTConfig
@@ -414,13 +421,17 @@ class _Keys:
         elif _is_model(given):
             assert isinstance(given, Entity)
             if not given.kind.removesuffix(_LOAD).endswith("CausalLM"):
-                self._problem(given.node, f"`{given.kind}` is no causal language model")
+                self._problem(given.node, f"`{given.kind}` is not a causal language model")
             for key, one in given.cells.items():
                 self._load(key, one)
         else:
-            why = given.why if isinstance(given, UnreadValue) else "it is made by other code"
+            why = (
+                given.why
+                if isinstance(given, UnreadValue)
+                else "it is created in code that parcost does not run"
+            )
             node = trainer.node if cell is None else cell.node
-            self._problem(node, f"the model of `{trainer.kind}` is not followed: {why}")
+            self._problem(node, f"the model of `{trainer.kind}` cannot be read: {why}")
 
     def _load(self, key: str, cell: Cell) -> None:
         """Add an argument of ``from_pretrained``."""
@@ -455,8 +466,8 @@ class _Keys:
             return
         given = cell.value
         if not isinstance(given, Entity) or given.kind != "LoraConfig":
-            what = given.why if isinstance(given, UnreadValue) else "only LoraConfig is read"
-            self._problem(cell.node, f"the adapters are not followed: {what}")
+            what = given.why if isinstance(given, UnreadValue) else "only LoraConfig is supported"
+            self._problem(cell.node, f"the adapters cannot be read: {what}")
             return
         self.entries["use_peft"] = JsonEntry(True, *self._python.place(given.node))
         for name, value in self._rules["adapter_defaults"].items():
@@ -469,7 +480,7 @@ class _Keys:
             if renamed:
                 self._add(renamed, one)
             elif renamed is None and one.value not in _OFF:
-                self._problem(one.node, f"`{name}` of `LoraConfig` is not read")
+                self._problem(one.node, f"`{name}` of `LoraConfig` is not supported")
 
 
 def _frozen(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
@@ -479,4 +490,4 @@ def _frozen(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
         places += node.targets if isinstance(node, ast.Assign) else []
         names = [one.attr for one in places if isinstance(one, ast.Attribute)]
         if _FROZEN in names or f"{_FROZEN}_" in names:
-            yield node, f"`{_FROZEN}` chooses what is trained, which is not read"
+            yield node, f"`{_FROZEN}` chooses the trained parameters, which is not supported"

@@ -18,11 +18,13 @@ from parcost_formats.tools.unsupported import PROGRAM, unsupported_help, unsuppo
 _SWITCHES = ("use_peft", "use_lora", "lora_enable", "use_qlora", "q_lora", "lora")
 
 #: The type of adapters beside a frozen model in 16 bits, or quantized.
-_ADAPTERS = "PEFT keeps adapters in float32 (autocast_adapter_dtype), whatever the model is in"
+_ADAPTERS = (
+    "PEFT keeps adapters in float32 (autocast_adapter_dtype), whatever the type of the model is"
+)
 
 #: What axolotl puts in the place of Accelerate's function, which casts trained weights to float32.
 _AXOLOTL_SHARDS = (
-    "axolotl 0.19: its fsdp2_prepare_model shards weights as they were loaded, in bf16"
+    "axolotl 0.19: fsdp2_prepare_model shards weights in the type in which they were loaded, bf16"
 )
 
 #: Switches of the plugin of Liger, the first of which is the loss.
@@ -30,7 +32,10 @@ _LIGER = ("liger_fused_linear_cross_entropy", "liger_rms_norm", "liger_layer_nor
 #: Fused kernels of adapters in axolotl.
 _ADAPTER_KERNELS = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel")
 #: The error of a switch that replaces parts of the trainer by others.
-_REPLACED = ("this part of the tool is not read", "remove the key: the job is read without it")
+_REPLACED = (
+    "this part of the tool is not supported",
+    "remove the key to import the job without it",
+)
 
 
 def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
@@ -52,7 +57,7 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     if pure:
         keys.read_sharding("2 B", f"{version}: pure_bf16 keeps weights in bfloat16")
         if keys.has_engine and found.switch("bf16.enabled") is not True:
-            reason = "the engine of DeepSpeed has another type than `pure_bf16`, as `bf16` is off"
+            reason = "DeepSpeed uses another type than `pure_bf16`, because `bf16` is off"
             answers = ("bf16_zero", "bf16_pure", "fp32")
             found.ask(
                 "precision",
@@ -61,7 +66,7 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
                 "pure_bf16",
             )
     else:
-        keys.read_sharding("4 B", f"{version}: weights that are trained are cast to float32")
+        keys.read_sharding("4 B", f"{version}: trained weights are cast to float32")
     off = found.switch("disable_gradient_checkpointing")
     on, key = keys.switch("checkpoints")
     if on:
@@ -166,7 +171,7 @@ def _read_plugins(keys: TrainerKeys) -> None:
     known = keys.rules["known_plugins"]["names"]
     other = next((one for one in names if not any(fnmatchcase(one, form) for form in known)), "")
     if other:
-        found.leave_open(key, f"`{other}` is not known: what it changes in a step is not modeled")
+        found.leave_open(key, f"`{other}` is unknown: its effect on a step is not modeled")
     elif names:
         found.ignore(key, "losses in chunks are `training.loss_chunks`")
 
@@ -202,8 +207,8 @@ def _read_experts(keys: TrainerKeys) -> None:
         plugin = "axolotl.integrations.expert_parallel.ExpertParallelPlugin"
         found.problem(key, "it needs its plugin", f"`plugins: [{plugin}]`")
     elif keys.is_sharded or (found.whole("dp_shard_size") or 1) > 1:
-        what = "experts that are left out of the sharding of other weights are not modeled"
-        found.problem(key, what, "without FSDP and DeepSpeed the job is read")
+        what = "experts that are sharded separately from other weights are not modeled"
+        found.problem(key, what, "only jobs without FSDP and DeepSpeed are supported with it")
     else:
         found.set("layout", "ep", digits(degree), key)
         why = f"{keys.rules['version']}: {key} exchanges tokens with DeepEP"
@@ -233,7 +238,7 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
     keys.model()
     own = found.value("config_name")
     if own is not None and own != found.value(keys.key("model")):
-        reason = f"the configuration of `{own}` is that of the model"
+        reason = f"it is the configuration of `{own}`"
         found.ask("model", reason, ["--use config.json"], "config_name")
     keys.batch()
     keys.sequence()
@@ -245,11 +250,11 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
         weights, why = "4 B", _ADAPTERS
         quantized = found.has(BLOCK, "base") and "FastLanguageModel()" not in job.entries
         if is_trl and quantized and not keys.switch("fp16")[0]:
-            weights, why = "2 B", "TRL 1.16: adapters beside a quantized model are in bfloat16"
+            weights, why = "2 B", "TRL 1.16: adapters of a quantized model are in bfloat16"
             if not keys.switch("bf16")[0]:
                 weights, why = None, "without `bf16`, the script decides the type of the adapters"
     keys.read_sharding(weights, why)
-    need = f"{keys.rules['version']}: adapters under ZeRO 3 of DeepSpeed need reentrant ones"
+    need = f"{keys.rules['version']}: adapters with DeepSpeed ZeRO 3 need reentrant checkpoints"
     needs = is_trl and found.has_block("adapters") and keys.engine_stage == 3
     keys.recompute(forced=(True, need) if needs else None)
     if found.switch("activation_offloading"):

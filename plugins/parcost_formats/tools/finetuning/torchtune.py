@@ -46,7 +46,7 @@ def _read_model(found: SettingCollector) -> None:
     label = entry
     if entry in _TABLE["unwindowed"]["models"]:
         label = "full"
-        why = f"{_VERSION}: its layers of {name} have no sliding window"
+        why = f"{_VERSION}: layers of {name} have no sliding window"
         found.assume(f"model {label} extends {entry}", "window", "0", why)
     found.set("training", "model", label, key)
 
@@ -72,7 +72,7 @@ def _read_batch(found: SettingCollector) -> None:
     if found.switch(packed):
         found.ignore(packed, "every sequence has the full length")
     else:
-        reason = "without packing, `tokenizer.max_seq_len` is the longest sequence"
+        reason = "without packing, `tokenizer.max_seq_len` is only the maximum length"
         found.lack(packed, reason, "" if length is not None else "training.sequence")
 
 
@@ -117,7 +117,7 @@ def _read_precision(found: SettingCollector) -> None:
     size = _TABLE["optimizers"].get(name)
     if size is None:
         what = name or "not named"
-        reason = f"precision recipes have the optimizer state of Adam, and the optimizer is {what}"
+        reason = f"precision recipes have the optimizer state of Adam, but the optimizer is {what}"
         found.ask("precision", reason, answers, key if name else "")
     elif size:
         narrow_states(found, float(size), key)
@@ -141,7 +141,7 @@ def _read_execution(found: SettingCollector) -> None:
         found.set("kernels", "mode", "compiled", "compile")
     loss = "loss._component_"
     if any(word in str(found.value(loss, "")) for word in ("Chunked", "LinearCross")):
-        found.leave_open(loss, "a loss in chunks of logits: `training { loss_chunks = 8 }`")
+        found.leave_open(loss, "for a chunked loss, write `training { loss_chunks = 8 }`")
 
 
 def _read_selection(found: SettingCollector, mode: str, option: str, *, on: bool | None) -> None:
@@ -159,4 +159,4 @@ def _read_selection(found: SettingCollector, mode: str, option: str, *, on: bool
         found.set("recompute", "every", digits(every), option)
         found.set("recompute", "first", digits(every - 1), option)  # counts the layers from 1
     else:
-        found.problem(mode, "`ac_option` is op, or every how many layers are recomputed")
+        found.problem(mode, "`ac_option` is `op`, or n to recompute every n-th layer")

@@ -131,9 +131,9 @@ class TrainerKeys:
             own_file = [f"--use {name}"] if is_read_alone else []
             stages = (0, 1, 2, 3) if key in self.rules["names"]["deepspeed"] else (0, 3)
             answers = (*own_file, *(f"--set layout.zero={one}" for one in stages))
-            rest = "what the file has of offload, buckets and recomputation is not known"
+            rest = "the file sets offloading, buckets and recomputation, which are unknown here"
             if key == "fsdp_config" and "full_shard" in str(self.found.value("fsdp", "")):
-                rest = "what the file has of resharding and recomputation is not known"
+                rest = "the file sets resharding and recomputation, which are unknown here"
             else:
                 self.found.ask(attribute, reason, answers, key)
             self.found.leave_open(key, rest, "overlap.gradients")
@@ -250,7 +250,7 @@ class TrainerKeys:
                 sizes.append(str(value))
             else:
                 sizes.append(str(size))
-        why = "the batch of a device x the steps of accumulation x the replicas"
+        why = "batch per device x gradient accumulation steps x replicas"
         product = f"({sizes[0]} * {sizes[1]} * layout.dp) sequences"
         found.assume("training", "global_batch", product, why)
 
@@ -273,13 +273,13 @@ class TrainerKeys:
             packed, stated = self.switch("packing")
             joined = self.rules.get("joined", "")
             if packed and stated and joined:
-                found.leave_open(stated, f"{joined}: `{key}` is the longest sequence")
+                found.leave_open(stated, f"{joined}: `{key}` is only the maximum length")
             elif packed and stated:
                 found.ignore(stated, "every sequence has the full length")
             elif key == "block_size" and "clm" in self._program:  # joins all texts and cuts them
                 found.ignore(stated or key, "every sequence has the full length")
             elif not packed:
-                reason = f"without packing, `{key}` is the longest sequence: batches may be shorter"
+                reason = f"without packing, `{key}` is only the maximum length"
                 known = found.has("training", "sequence")
                 name = stated or self.rules["names"]["packing"][0]
                 found.lack(name, reason, "" if known else "training.sequence")
@@ -309,14 +309,16 @@ class TrainerKeys:
             read_fsdp(found, by_trainer=self._files.starts_fsdp)
             words = str(found.value("fsdp", "auto_wrap")).lower()
             if self._files.starts_fsdp and "auto_wrap" not in words and "shard" in words:
-                found.leave_open("fsdp", f"transformers 4 needs auto_wrap: {GATHERED_WHOLE}")
+                found.leave_open(
+                    "fsdp", f"transformers 4 needs auto_wrap; otherwise {GATHERED_WHOLE}"
+                )
             self._fsdp_precision(weights, why, unchanged)
         elif kind in ("", "MULTI_GPU", "NO"):
             self._ask_for_types()
             if self._replicas():
                 self._plain_precision(weights, why)
         else:
-            found.problem(KIND, f"`{kind}` of Accelerate is not read with this tool")
+            found.problem(KIND, f"`{kind}` of Accelerate is not supported with this tool")
         read_mesh(found)
         self._states()
         if str(found.value(_MIXED, "")).lower() == "fp8":
@@ -337,19 +339,23 @@ class TrainerKeys:
         if is_open:
             reason = "the launcher decides whether the job runs in DeepSpeed, FSDP or as replicas"
             if own:
-                reason = "`accelerate launch` has no configuration: that of the machine decides"
+                reason = (
+                    "`accelerate launch` names no configuration: the one of the machine decides"
+                )
             answers = ("--set layout.zero=3", "--set layout.zero=0", "--use accelerate.yaml")
             found.ask("layout.zero", reason, answers)
             recipes = [f"--use catalog.precisions.{one}" for one in _ENGINES]
             found.ask("precision", "it depends on the engine: DeepSpeed, FSDP or DDP", recipes)
         if "layout.zero" in options.settings:
             if any("bf16_zero" in one for one in options.uses):
-                found.use(FRAMEWORK, why="DeepSpeed, whose precision --use has")
+                found.use(FRAMEWORK, why="DeepSpeed, with the precision of --use")
                 return not is_open
-            found.use("frameworks.transformers", why="FSDP of PyTorch, for --set layout.zero")
+            found.use("frameworks.transformers", why="PyTorch FSDP, for --set layout.zero")
             read_reduction(found)
         elif not is_open:
-            fact = f"{self.rules['version']}: without deepspeed or fsdp, replicas hold all"
+            fact = (
+                f"{self.rules['version']}: without deepspeed or fsdp, replicas hold the whole state"
+            )
             found.assume("layout", "zero", "0", fact)
             read_replicas(found)
         return not is_open
@@ -357,7 +363,7 @@ class TrainerKeys:
     def _ask_for_types(self) -> None:
         """Ask for the precision if a missing file may name an engine with its own data types."""
         for _, reason, key in self._files.doubts:
-            own = f"{reason}: DeepSpeed and FSDP keep other copies of weights"
+            own = f"{reason}: DeepSpeed and FSDP keep different copies of weights"
             found = [f"--use catalog.precisions.{one}" for one in _ENGINES]
             self.found.ask("precision", own, found, key)
 
@@ -400,7 +406,7 @@ class TrainerKeys:
             every = found.copy(key, "recompute", "every")
             key = f"{options}.offload"
             if found.switch(key) and every not in (None, 1):
-                reason = "checkpoints go to the host, and what other layers keep does not"
+                reason = "only checkpoints are offloaded to the host, not other activations"
                 found.leave_open(key, reason, "offload.activations")
             elif found.switch(key):
                 found.set("offload", "activations", "100 %", key)
@@ -432,7 +438,7 @@ class TrainerKeys:
         answers = ["--use catalog.precisions.fp8_torchao", "--use catalog.precisions.fp8_delayed"]
         if backend.lower() in ("te", "transformer_engine"):
             answers.reverse()
-        reason = f"`{key}` makes products in 8 bits, and names no recipe"
+        reason = f"`{key}` computes matrix products in 8 bits, but names no recipe"
         self.found.ask("precision", reason, answers, key)
         _, base = self.found.recipe()
         if base:  # the answer replaces it
@@ -452,7 +458,7 @@ class TrainerKeys:
             if fused is False:
                 found.set("training", "flash_attention", "off", key)
             elif fused:
-                found.ignore(key, "a fused attention, as assumed")
+                found.ignore(key, "fused attention, as assumed")
         read_attention(found, self.key("attention"), self.rules["attention"]["unfused"])
 
     def _compiler(self) -> None:
@@ -482,10 +488,13 @@ class TrainerKeys:
         for key, forms in self.rules["own_loss"].items():
             value = str(self.found.value(key, "")).lower()
             if any(fnmatchcase(value, form) for form in forms):
-                why = f"{self.rules['version']}: with {key} the trainer's own loss has whole logits"
+                why = (
+                    f"{self.rules['version']}: with {key} the loss of the trainer computes all "
+                    "logits at once"
+                )
                 self.found.assume("training", "loss_chunks", "1", why)
                 return
-        why = f"{self.rules['liger']}: a chunk of logits is as large as the hidden states"
+        why = f"{self.rules['liger']}: a chunk of logits has the size of the hidden states"
         chunks = "ceil(training.model.vocabulary / training.model.hidden)"
         self.found.assume("training", "loss_chunks", chunks, why)
 
@@ -579,8 +588,10 @@ class TrainerKeys:
                 place = next(own, entry)  # of the value, if the trainer states it
                 entries[f"{narrow}.enabled"] = evolve(place, value=value)
             elif entry is not None and entry.value is False and by_trainer and self._is_on(narrow):
-                message = f"it is false, and `{narrow}` of the trainer is true: Trainer stops"
-                self.found.problem(f"{narrow}.enabled", message, "`auto` takes the trainer's value")
+                message = f"it is false, but `{narrow}` of the trainer is true: Trainer stops"
+                self.found.problem(
+                    f"{narrow}.enabled", message, "`auto` uses the value of the trainer"
+                )
 
     def _engine_batch(self) -> None:
         """Read the batch sizes in the file of DeepSpeed; they have to agree with the trainer's."""
@@ -599,7 +610,7 @@ class TrainerKeys:
         found = self.found
         narrow, key = self._narrow()
         if not narrow and (self._files.doubts or not self._files.is_typed):
-            reason = "the configuration of DeepSpeed has the data types, and is not in this file"
+            reason = "the DeepSpeed configuration sets the data types, but it is not in this file"
             recipes = ("bf16_zero", "fp16_zero", "fp32")
             answers = [f"--use catalog.precisions.{one}" for one in recipes]
             near = self.key("deepspeed") if self.has("deepspeed") else KIND
@@ -651,14 +662,16 @@ class TrainerKeys:
         size = self.rules["optimizers"].get(name)
         if size is None:
             reason = (
-                f"precision recipes have the optimizer state of Adam, and the optimizer is {name}"
+                f"precision recipes have the optimizer state of Adam, but the optimizer is {name}"
             )
             found.ask("precision", reason, _NARROW, key)
         elif size and any(".precisions." in one for one in self._file.options.uses):
-            why = f"--use replaces the recipe, and with it the states of {name}"
+            why = f"--use replaces the recipe, including the optimizer states of {name}"
             found.leave_open(key, why)
         elif size and not found.recipe()[1]:
-            found.leave_open(key, f"the recipe of the launcher leaves out the states of {name}")
+            found.leave_open(
+                key, f"the recipe of the launcher does not include the optimizer states of {name}"
+            )
         elif size:
             narrow_states(found, float(size), key)
 
@@ -671,7 +684,7 @@ def list_optimizer(found: SettingCollector, key: str) -> None:
     """List an optimizer other than AdamW in fp32, because AdamW is assumed."""
     name = str(found.value(key, "AdamW"))
     if name.lower() not in ("adam", "adamw", "fused_adam", "fusedadam"):
-        found.leave_open(key, f"AdamW with states in fp32 is assumed, not {name}")
+        found.leave_open(key, f"AdamW with fp32 states is assumed instead of {name}")
 
 
 def unknown_count(job: JobKeys) -> tuple[str, ShellField] | None:
@@ -714,7 +727,7 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
     hosts = options.get("hostfile")
     if hosts is not None and nodes is None:
         entries["--hostfile"] = JsonEntry(hosts.text, hosts.start, hosts.end)
-        reason = "the hosts in this file are the nodes: --use FILE adds it to the job"
+        reason = "the hosts in this file are the nodes: add it to the job with --use FILE"
         found.leave_open("--hostfile", reason, "cluster.devices")
         return
     if nodes is not None and count is None:
@@ -772,7 +785,9 @@ def narrow_states(found: SettingCollector, size: float, key: str) -> None:
         traffic = 6
     if not block:
         block = f"precision states extends {base}"
-        found.assume("training", "precision", "states", "the recipe, with the states of this file")
+        found.assume(
+            "training", "precision", "states", "base recipe, with the optimizer states of this file"
+        )
     found.set(block, "optimizer", f"{master + size:g} B", key)
     found.set(block, "update_traffic", f"{traffic + 2 * size:g} B", key)
 

@@ -102,7 +102,7 @@ def _read_micro_batch_of_all(found: SettingCollector) -> None:
         return
     default = _BATCHES[_MICRO][1]
     if _MICRO in found or any(key in found for key in _LATER):
-        found.ignore(_MICRO_OF_ALL, f"`{_MICRO}` decides in releases from 0.2 on")
+        found.ignore(_MICRO_OF_ALL, f"`{_MICRO}` is used in releases from 0.2 on")
         return
     reason = (
         f"`{_MICRO_OF_ALL}` is divided by the replicas in verl 0.1, and later releases take "
@@ -118,13 +118,13 @@ def _read_tokens(found: SettingCollector, key: str, most: str) -> None:
     length = found.whole("data.max_length") or _BATCHES["data.max_length"][1]
     limit = (found.whole(most) or _TOKENS) * (found.whole(_ULYSSES) or 1)
     batch = found.whole("data.train_batch_size") or _BATCHES["data.train_batch_size"][1]
-    why = f"{_ENGINE}: micro-batches of {limit} tokens, here sequences of {length}"
+    why = f"{_ENGINE}: micro-batches have {limit} tokens; here sequences have {length}"
     if key in found:
         found.ignore(key, why)
     if limit % length:
         answers = ["--set training.micro_batch=1"]
         place = most if most in found else ""
-        found.ask("training.micro_batch", f"{why}, which do not fill them", answers, place)
+        found.ask("training.micro_batch", f"{why}, so micro-batches are not full", answers, place)
     else:
         size = f"min({digits(limit // length)}, {digits(batch)} / layout.dp)"
         found.assume("training", "micro_batch", size, why)
@@ -140,7 +140,9 @@ def _read_engine(found: SettingCollector) -> None:
             )
     found.use("frameworks.transformers", why=f"{_ENGINE}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_ENGINE}: FSDP shards fully")
-    found.assume("sharding", "accumulate", "shard", f"{_ENGINE}: every micro-batch reduces")
+    found.assume(
+        "sharding", "accumulate", "shard", f"{_ENGINE}: gradients are reduced in every micro-batch"
+    )
     _read_ulysses(found, _ULYSSES)
     ranks = found.value("engine.fsdp_size", -1)
     if ranks != -1 and (count := found.whole("engine.fsdp_size")) is not None:
@@ -150,7 +152,9 @@ def _read_engine(found: SettingCollector) -> None:
     _read_types(found, _MODEL_TYPE[True])
     kind = str(found.value("engine.dtype", "bf16"))
     if kind not in ("bf16", "bfloat16"):
-        found.ask("precision", f"products in {kind} are not read", _TYPES, "engine.dtype")
+        found.ask(
+            "precision", f"matrix products in {kind} are not supported", _TYPES, "engine.dtype"
+        )
     for key, names in _OFFLOADS.items():
         if found.switch(key):
             for name in names:
@@ -164,7 +168,9 @@ def _read_layout(found: SettingCollector) -> None:
     """Read the sharding of FSDP, its ranks, and its data types."""
     found.use("frameworks.transformers", why=f"{_VERSION}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_VERSION}: fsdp_sft_trainer shards fully")
-    found.assume("sharding", "accumulate", "shard", f"{_VERSION}: every micro-batch reduces")
+    found.assume(
+        "sharding", "accumulate", "shard", f"{_VERSION}: gradients are reduced in every micro-batch"
+    )
     _read_ulysses(found, "ulysses_sequence_parallel_size")
     _read_types(found, _MODEL_TYPE[False])
     key, also = (f"model.fsdp_config.{one}" for one in ("cpu_offload", "offload_params"))
@@ -185,7 +191,7 @@ def _read_types(found: SettingCollector, key: str) -> None:
     """Read the data types: fp32 weights with products in bf16, unless *key* has another one."""
     kind = str(found.value(key, "fp32"))
     if kind in ("fp32", "float32"):
-        why = f"{_VERSION}: products in bf16, weights and reductions in fp32"
+        why = f"{_VERSION}: matrix products in bf16, weights and reductions in fp32"
         found.use("precisions.bf16_fsdp", why=why)
     elif kind in ("bf16", "bfloat16") and not found.has(BLOCK, "rank"):
         found.use("precisions.bf16_pure", key, f"{_VERSION}: FSDP shards weights in bf16")
@@ -193,7 +199,7 @@ def _read_types(found: SettingCollector, key: str) -> None:
         found.assume("precision trainer extends bf16_pure", "reduction", "4 B", why)
         found.assume("training", "precision", "trainer", "the settings of this file")
     else:
-        found.ask("precision", f"weights of {kind} are not read", _TYPES, key)
+        found.ask("precision", f"weights in {kind} are not supported", _TYPES, key)
 
 
 def _read_execution(found: SettingCollector) -> None:
@@ -201,6 +207,10 @@ def _read_execution(found: SettingCollector) -> None:
     key = "model.enable_gradient_checkpointing"
     if found.copy_switch(key, "training", "recompute", "full", "none") is None:
         answers = ("--set training.recompute=full", "--set training.recompute=none")
-        found.ask("training.recompute", f"`{key}` is left out, and releases differ", answers)
-    reason = "`data.max_length` is the longest sequence: batches may be shorter"
+        found.ask(
+            "training.recompute",
+            f"`{key}` is not set, and its default differs between releases",
+            answers,
+        )
+    reason = "`data.max_length` is only the maximum length"
     found.lack("packing", reason, "")

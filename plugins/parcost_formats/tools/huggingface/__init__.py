@@ -114,7 +114,7 @@ def _translation(
             name=key,
             start=entries[key].start,
             end=entries[key].end,
-            reason="only the text model is read",
+            reason="only the text model is evaluated",
         )
         for key in part.left
     ]
@@ -138,7 +138,10 @@ def _read_adapters(entries: Mapping[str, JsonEntry]) -> Translation:
     """Return the adapters of an `adapter_config.json` of PEFT, and its model."""
     kind, rules = entries["peft_type"], TABLE["peft"]
     if str(kind.value).lower() != "lora":
-        advice = "LoRA is read; write the `model` block by hand, or use one of `catalog.models`"
+        advice = (
+            "only LoRA is supported; write the `model` block by hand, or use one of "
+            "`catalog.models`"
+        )
         raise error_at(kind, f"PEFT adapters of the kind `{kind.value}` are {ABSENT}", advice)
     found = SettingCollector(entries, rules)
     key = "base_model_name_or_path"
@@ -203,7 +206,7 @@ def _tower_error(outer: JsonEntry, towers: Sequence[str]) -> FileError:
     several = "towers" if len(kinds) > 1 else "tower"
     return error_at(
         outer,
-        f"`{outer.value}` has a {shown} {several}, which the language does not have yet",
+        f"`{outer.value}` has a {shown} {several}, which is not modeled yet",
         "evaluate the text part with `--text-only`; parameters and time of the tower are then "
         "left out",
     )

@@ -188,7 +188,7 @@ def _layer_kinds(key: str, values: Any, count: int, known: Sequence[str]) -> lis
 
 
 def _length(found: int, count: int) -> str:
-    return f"it lists {found} layers, and the model has {count}"
+    return f"it lists {found} layers, but the model has {count}"
 
 
 def _numbers(key: str, values: Any, count: int) -> list[int]:
@@ -198,7 +198,7 @@ def _numbers(key: str, values: Any, count: int) -> list[int]:
     found = [_whole(key, value) for value in values]
     if found and max(found) >= count:
         raise LayerError(
-            key, f"layer {max(found)} is listed, and the {count} layers are 0 to {count - 1}"
+            key, f"layer {max(found)} is listed, but the {count} layers are 0 to {count - 1}"
         )
     return found
 

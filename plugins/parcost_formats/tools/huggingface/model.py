@@ -250,7 +250,7 @@ class Configuration:
             chunked = listed.kind == "chunked_attention"
             if listed.kind == "sliding_attention" and not window:
                 if listed.key == "layer_types" and len(listed.layers) < layers:
-                    self._error("layer_types", f"layers have a window, and `{name}` is missing")
+                    self._error("layer_types", f"layers have a window, but `{name}` is missing")
                 return
             if not window or len(listed.layers) == layers:
                 return
@@ -325,13 +325,15 @@ class Configuration:
         size = self._number("head_dim")
         if size == 0:
             self._error(
-                "head_dim", f"{heads} attention heads have size 0", "set the size of a head"
+                "head_dim",
+                f"the size of the {heads} attention heads is 0",
+                "set the size of a head",
             )
         if self._family.row.get("square") and hidden and size and heads * size != hidden:
             self._error(
                 "head_dim",
-                f"{heads} heads x {size} is {heads * size}, and the output projection of this "
-                f"model type reads {hidden}",
+                f"{heads} heads x {size} = {heads * size}, but the output projection of this "
+                f"model type has {hidden} inputs",
             )
         self._check_groups("heads", "kv_heads", "query heads", "KV heads")
 
@@ -375,7 +377,8 @@ class Configuration:
             value = self._entries[close[0]].value
             self._question(
                 name,
-                f"`{close[0]}` is not a key of transformers, and `{key}` is not in the file",
+                f"the file has no `{key}`, but it has `{close[0]}`, which is not a key of "
+                "transformers",
                 [value, self._family.defaults.get(key)],
                 close[0],
             )
@@ -397,7 +400,7 @@ class Configuration:
             elif setting.assumption and not setting.key and self._draft.unknown:
                 self._question(
                     name,
-                    f"the file does not state it, and has keys that are not known, such as "
+                    f"the file does not state it, and it has unknown keys, such as "
                     f"`{self._draft.unknown[0].name}`",
                     [setting.value],
                 )
@@ -432,7 +435,7 @@ class Configuration:
         if by_layer and isinstance(value, list) and len(value) > 1:
             layers = self._count_layers()
             if layers not in (None, len(value)):
-                self._error(key, f"it lists {len(value)} layers, and the model has {layers}")
+                self._error(key, f"it lists {len(value)} layers, but the model has {layers}")
                 return None
             value = value[0] if all(one == value[0] for one in value) else value
         if by_layer and isinstance(value, list) and len(value) > 1:
@@ -464,7 +467,7 @@ class Configuration:
         self._settings[name] = ImportedValue(name=name, value=value, assumption=why)
 
     def _leave(self, key: str, reason: str) -> None:
-        """List a key that is not read, though it may affect cost."""
+        """List a key that may affect cost but is not supported."""
         if key in self._entries:
             self._draft.leave(self._option(key), reason)
 

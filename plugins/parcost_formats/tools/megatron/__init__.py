@@ -189,7 +189,7 @@ def _of_command(draft: Draft, line: CommandLine, file: ImportFile) -> Translatio
     if job is not None:
         _start(options, job)
     elif (name := options.get("model_name")) is not None and not has_sizes(options):
-        why = f"`{name.key} {name.text}` names it, and the script has no sizes"
+        why = f"`{name.key} {name.text}` names the model, but the script has no sizes"
         draft.ask("model", why, model_answers(name.text), name)
     deepspeed = options.lookup("deepspeed")
     engine = "deepspeed" if deepspeed is not None and deepspeed.text != "false" else "core"
@@ -236,8 +236,8 @@ def _require_arguments(line: CommandLine) -> None:
     if not known_flags().intersection(line.options):
         if line.script is not None and line.script.lacking:
             other = line.script.lacking[-1]
-            what = f"`{other.text}`, which the script starts or reads, is not in its folder"
-            raise error_at(other, what, "put that file into the folder of this one")
+            what = f"`{other.text}`, which the script starts or sources, is not in its folder"
+            raise error_at(other, what, "copy that file into the folder of this one")
         if line.script is not None and (absent := line.script.absent):
             names = " and ".join(dict.fromkeys(f"`{one.text}`" for one in absent))
             verb = "is not there" if len(absent) == 1 else "are not there"
@@ -382,7 +382,7 @@ def _check_values(draft: Draft, options: Mapping[str, Option]) -> None:
         if option is not None and option.texts and not option.unread:
             shown = " ".join(option.texts)[:40]
             help = f"leave out `{option.key}`" if option.text == "false" else "leave out the value"
-            draft.problem(option, f"it is a switch without a value, but {shown} is given", help)
+            draft.problem(option, f"it is a flag without a value, but {shown} is given", help)
 
 
 def _is_configuration(option: Option) -> bool:
@@ -411,7 +411,7 @@ def _doubts(options: ToolOptions, line: CommandLine) -> None:
         first = next(iter(line.options.values()))
         about = [one for one in EVERYTHING if one != "model"]
         place = first.evolve(answers=())  # another variable than that of the flag
-        options.doubt(place, "the file has the arguments of a model alone", about)
+        options.doubt(place, "the file has only the arguments of a model", about)
 
 
 def read_options(options: ToolOptions, framework: str, entry: Option | None = None) -> None:
@@ -492,11 +492,13 @@ def _question_fork(draft: Draft, option: Option) -> None:
         draft.problem(option, why)
     asked = next((rules["asks"][one] for one in rules["asks"] if is_listed(option.name, [one])), ())
     if asked:
-        draft.ask(asked[0], f"`{option.key}` may decide it, and is not read", asked[1:], option)
+        draft.ask(asked[0], f"`{option.key}` may set it, but is not supported", asked[1:], option)
     wide = draft.uses_one_of(f"catalog.precisions.{one}" for one in ("bf16", "fp16", "fp32"))
     if wide and is_listed(option.name, rules["narrow"]):
         answers = ["--use catalog.precisions.fp8_delayed", f"--use {wide}"]
-        draft.ask("precision", f"`{option.key}` may make products in 8 bits", answers, option)
+        draft.ask(
+            "precision", f"`{option.key}` may compute matrix products in 8 bits", answers, option
+        )
 
 
 @hookimpl

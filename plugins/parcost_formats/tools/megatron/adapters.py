@@ -31,7 +31,7 @@ _TARGETS = ("query", "key", "value", "output", "gate", "up", "down")
 _OF_MLP = {"gate", "up", "down"}
 #: Beginnings of entries whose models have experts.
 _MIXTURES = tuple(f"catalog.models.{one}" for one in table("hub")["mixtures"])
-_ELSEWHERE = "what it makes is in another file"
+_ELSEWHERE = "it is created in another file"
 
 #: A function from a name and a value to texts of the value, and the reason if it is unknown.
 TextsOf = Callable[[str, Any], tuple[Sequence[str], str]]
@@ -89,12 +89,14 @@ def read_adapters(draft: Draft, fields: Mapping[str, Option], layout: OptionSet,
     unknown = next((one for one in fields.values() if one.unread), None)
     kind = fields[_CLASS]
     if unknown is not None:
-        draft.problem(unknown, f"the adapters are not known: {unknown.unread}", "write the values")
+        draft.problem(unknown, f"the adapters are unknown: {unknown.unread}", "write the values")
         return
     canonical = kind.text in _RULES["canonical"]
     if not canonical and kind.text not in (*_RULES["classes"], _SECTION):
         known = ", ".join((_RULES["classes"][0], _RULES["canonical"][0]))
-        draft.problem(kind, f"adapters of the class `{kind.text}` are not read", f"known: {known}")
+        draft.problem(
+            kind, f"adapters of the class `{kind.text}` are not supported", f"known: {known}"
+        )
         return
     found = OptionSet(draft, {name: one for name, one in fields.items() if name != _CLASS})
     _check_fields(draft, fields)
@@ -176,7 +178,7 @@ def has_experts(draft: Draft) -> bool:
 
 
 def _check_fields(draft: Draft, fields: Mapping[str, Option]) -> None:
-    """Report fields that are not known, and values that are not modeled."""
+    """Report unknown fields, and values that are not modeled."""
     keep: Mapping[str, Any] = _RULES["keep"]
     read = ("dim", "dropout", "dropout_position", "target_modules")
     experts = ("normalize_moe_lora", "share_expert_adapters")
@@ -191,7 +193,7 @@ def _check_fields(draft: Draft, fields: Mapping[str, Option]) -> None:
             draft.ignore(option)
         elif name not in known:
             hint = did_you_mean(name, known) or f"known: {', '.join(known[1:])}"
-            draft.problem(option, "it is no field of adapters of this tool", hint)
+            draft.problem(option, "the adapters of this tool have no such field", hint)
 
 
 def _read_targets(
@@ -207,7 +209,7 @@ def _read_targets(
     if option is not None and stated:
         place, why = option, ""
     if stated and not names:
-        draft.problem(place, "an empty list means all linear layers, which is not read")
+        draft.problem(place, "an empty list means all linear layers, which is not supported")
     chosen = _set_targets(draft, names, modules, place, why)
     fused = [set(modules[one]) for one in (() if canonical else modules) if len(modules[one]) > 1]
     if canonical:
@@ -215,7 +217,7 @@ def _read_targets(
     for group in fused:
         part = group.intersection(chosen)
         if part and part != group:
-            draft.problem(place, "adapters of a part of a fused projection are not read")
+            draft.problem(place, "adapters of a part of a fused projection are not supported")
     return chosen
 
 
@@ -249,7 +251,7 @@ def _read_dropout(
         draft.set(f"{BLOCK}.dropout", "on" if share > 0 else "off", option)
     position = fields.get("dropout_position")
     if position is not None and share and position.text != "pre":
-        draft.problem(position, "a dropout behind the adapter is not modeled", "`pre` is read")
+        draft.problem(position, "dropout after the adapter is not modeled", "`pre` is read")
     elif position is not None:
         draft.ignore(position)
 
@@ -269,7 +271,7 @@ def _read_experts(
         return
     if canonical:
         draft.problem(
-            kind, "canonical LoRA on experts is not read: its projections are fused there"
+            kind, "canonical LoRA on experts is not supported: their projections are fused"
         )
     draft.set(f"{BLOCK}.experts", "shared" if shared else "each", kind)
     degree = layout.lookup("expert_model_parallel_size")
@@ -281,7 +283,7 @@ def _read_experts(
         return
     top, rank = layout.whole("moe_router_topk", 1), found.whole("dim", 1) or 32
     if top is None:
-        draft.problem(normalize, "the experts of a token are not in the file", "set `expert_rank`")
+        draft.problem(normalize, "the file has no number of experts per token", "set `expert_rank`")
     elif rank % top:
         what = f"dim {rank} is not divisible by moe_router_topk {top}: Megatron-Bridge stops"
         draft.problem(normalize, what)

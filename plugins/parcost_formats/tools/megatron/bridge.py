@@ -60,7 +60,7 @@ _TRAINING = ("megatron.bridge.training.pretrain", "megatron.bridge.training.fine
 _SIZES = ("model.num_layers", "model.hidden_size")
 _WHOLE = ("model._target_", "model.provider", *(".".join(one) for one in _HUB_KEYS))
 _WORKLOADS: Mapping[str, Any] = table("bridge_recipes")["workloads"]
-_ELSEWHERE = "what it sets is in another file"
+_ELSEWHERE = "it is set in another file"
 
 
 @record(frozen=False)
@@ -110,7 +110,7 @@ def read_recipe(
         made = started[0] if len(started) == 1 else free if free.cells else None
     if isinstance(made, UnreadValue):
         start, end = python.place(recipe or python.tree)
-        raise PythonTextError(f"the recipe is not followed: {made.why}", start, min(end, start + 3))
+        raise PythonTextError(f"the recipe cannot be read: {made.why}", start, min(end, start + 3))
     if not isinstance(made, Entity) or not (made.cells or made.kind.startswith("?")):
         raise PythonTextError("the file has no recipe of Megatron-Bridge", 0, 1)
     found = _RecipeReader(python.place, made, library.doubts).recipe()
@@ -133,7 +133,7 @@ def read_recipe(
             texts=(stated[1],),
             start=start,
             end=end,
-            assumption=f"{VERSION}: the name of a recipe has its devices",
+            assumption=f"{VERSION}: the number of devices is part of the name of the recipe",
         )
     return found
 
@@ -228,7 +228,7 @@ def read_overrides(
     words = {*re.findall(r"[a-z0-9]+", (named or file.rpartition("/")[2]).lower())}
     near = {one: len(words.intersection(one.split("_"))) for one in library_recipes()}
     best = max(near, key=lambda one: (near[one], -len(one)))
-    why = f"the file changes a recipe, which --recipe names, and {_ELSEWHERE}"
+    why = f"the file changes a recipe, which must be named with --recipe; {_ELSEWHERE}"
     if named:
         why = f"`{named}` is not in parcost's table of recipes, and {_ELSEWHERE}"
         reject_recipe(found, named, first.start, first.end)
@@ -339,7 +339,10 @@ class _BridgeLibrary(CodeLibrary):
         for one in found:
             if one.kind == _CONTAINER or one.kind in _SECTIONS["read"]:
                 doubt_cells(
-                    follower, one, f"`{last}` may change it, and is in another file", _PRECISION
+                    follower,
+                    one,
+                    f"`{last}`, a function of another file, may change it",
+                    _PRECISION,
                 )
         return Entity(f"?{last}", node)
 
@@ -455,9 +458,7 @@ class _BridgeLibrary(CodeLibrary):
         if isinstance(word, Entity):
             return word
         if not isinstance(word, str):
-            return UnreadValue(
-                word.why if isinstance(word, UnreadValue) else "its name is not known"
-            )
+            return UnreadValue(word.why if isinstance(word, UnreadValue) else "its name is unknown")
         if name == "get_mixed_precision_config":
             found = word.replace("-", "_")
             if found in _TABLE["precisions"]:
@@ -465,7 +466,7 @@ class _BridgeLibrary(CodeLibrary):
             return UnreadValue(f"`{word}` is not a recipe of mixed precision of {VERSION}")
         known = _TABLE["perf_precisions"]
         if word not in known:
-            return UnreadValue(f"`{word}` is not known; known: {', '.join(known)}")
+            return UnreadValue(f"`{word}` is unknown; supported: {', '.join(known)}")
         made = _precision_entity(known[word], node)
         why = f"{VERSION}: {name}"
         for attribute in ("grad_reduce_in_fp32", "first_last_layers_bf16"):
@@ -623,7 +624,7 @@ class _RecipeReader:
             or kind in _TABLE["plain_models"]
             or kind in _CLASSES["classes"]
         ):
-            why = f"the defaults of the class {kind} are not known"
+            why = f"the defaults of the class {kind} are unknown"
             self._found.doubts.append(self._option("model", cell).evolve(unread=why))
 
     def _precision(self, cell: Cell | None) -> None:
@@ -699,7 +700,7 @@ class _RecipeReader:
             if alone or sequence is None or sequence.text != "true":
                 options.pop("tp_comm_overlap")
                 why = (
-                    "Megatron-Bridge turns it off without tp of 2 or more and sequence parallelism"
+                    "Megatron-Bridge turns it off unless tp is at least 2 with sequence parallelism"
                 )
                 self._found.ignored.append(overlap.evolve(assumption=why))
         if self._found.model is not None:
@@ -721,7 +722,7 @@ class _RecipeReader:
             return
         if size is not None and "tokenizer" in size.key:
             return
-        why = f"{VERSION}: a vocabulary that the model states is not padded"
+        why = f"{VERSION}: the stated vocabulary of the model is not padded"
         beside = options.pop(multiple, None)
         if beside is not None and not beside.assumption:
             self._found.ignored.append(beside.evolve(assumption=why))

@@ -33,8 +33,8 @@ class ToolOptions(OptionSet):
 
     *tool* is the tool with its version, as written in assumptions. *has_engine* says that the
     configuration of DeepSpeed is read; *recipe* is the precision of its bf16 jobs, "" for
-    Megatron-LM's. *reasons* say why files named by options are not read. A default is assumed only
-    for attributes that no key makes uncertain.
+    Megatron-LM's. *reasons* say why files named by options cannot be read. A default is assumed
+    only for attributes that no key makes uncertain.
     """
 
     def __init__(self, draft: Draft, options: Mapping[str, Option], tool: str) -> None:
@@ -116,7 +116,7 @@ class ToolOptions(OptionSet):
         elif path not in self._asked and (option is None or not option.texts):
             self._asked.add(path)
             answers = _ANSWERS.get(path, (f"--set {path}=VALUE",))
-            self.draft.ask(path, f"the file has no {name}, and {self.tool} no default", answers)
+            self.draft.ask(path, f"the file has no {name}, and {self.tool} has no default", answers)
 
     def why(self, fact: str) -> str:
         """Return an assumption: the tool, its version and the *fact*."""

@@ -48,7 +48,7 @@ def _count_nodes(line: CommandLine, nodes: Option | None) -> int | None:
 
 
 def _unknown_counts(line: CommandLine, nodes: Option | None) -> Iterator[Option]:
-    """Yield the counts of the launcher, or else of variables, whose values are not known."""
+    """Yield the counts of the launcher, or else of variables, whose values are unknown."""
     ranks, total = (_first(line.launcher, names) for names in (_RANKS, _TOTALS))
     stated = [one for one in (ranks, nodes, total) if one is not None]
     yield from (one for one in stated if one.unread)
@@ -142,9 +142,11 @@ def _multiply(
     if ranks is None and "torchrun" not in launcher:
         return False
     count = int(ranks.text) if ranks else 1
-    why = "" if ranks and (nodes or "standalone" in launcher) else "one node, as torchrun has it"
+    why = (
+        "" if ranks and (nodes or "standalone" in launcher) else "one node, the default of torchrun"
+    )
     if ranks is None:
-        why = "one rank of each node, as torchrun has it"
+        why = "one rank per node, the default of torchrun"
     count *= int(nodes.text) if nodes else 1
     place = nodes or ranks
     assert place is not None

@@ -21,7 +21,7 @@ _STAGE = "zero_optimization.stage"
 def read_engine(options: ToolOptions, text: str, place: Option) -> None:
     """Add the settings of the configuration *text*; *place* is the flag that names it.
 
-    A flag with another value is an error. Keys that may affect cost and are not read are listed.
+    A flag with another value is an error. Unsupported keys that may affect cost are listed.
     """
     draft = options.draft
     try:
@@ -53,7 +53,7 @@ def read_engine(options: ToolOptions, text: str, place: Option) -> None:
         found["optimizer"] = place.evolve(name="optimizer", key=where, texts=(kind,))
     options.add_engine(found, _recipe(stage, values))
     if rest := _unread_keys(values):
-        draft.leave(place, f"what the file has of {', '.join(rest[:6])} is not read")
+        draft.leave(place, f"these keys of the file are not supported: {', '.join(rest[:6])}")
 
 
 def _engine_options(
@@ -79,7 +79,7 @@ def _recipe(stage: int, values: Mapping[str, Any]) -> str:
 
 
 def _unread_keys(values: Mapping[str, Any]) -> Sequence[str]:
-    """Return the keys that may affect cost and are not read; a section that is off has none."""
+    """Return the unsupported keys that may affect cost; a disabled section has none."""
     offload = chain.from_iterable(_RULES["offload"].values())
     read = {*_RULES["options"], *offload, "data_types.grad_accum_dtype"}
     off = [key.removesuffix("enabled") for key, one in values.items() if one is False]
@@ -98,6 +98,6 @@ def _agrees(options: ToolOptions, one: Option) -> bool:
     here = flag.text or "true"
     if here != one.text:
         help = "the flag and the configuration must agree"
-        options.draft.problem(flag, f"it is {here} here, and {one.key} is {one.text}", help)
-        options.draft.problem(one, f"it is {one.text}, and {flag.key} is {here}", help)
+        options.draft.problem(flag, f"it is {here} here, but {one.key} is {one.text}", help)
+        options.draft.problem(one, f"it is {one.text}, but {flag.key} is {here}", help)
     return here == one.text

@@ -36,12 +36,12 @@ def read_experts(options: ToolOptions) -> None:
     elif option is not None:
         draft.set("model.experts", digits(count), option)
         if options.copy("moe_router_topk", "model.top_k", 1) is None and deepspeed:
-            why = "releases of Megatron-DeepSpeed without --topk have 1 expert of each token"
+            why = "releases of Megatron-DeepSpeed without --topk use 1 expert per token"
             options.ask("model.top_k", option, why)
         elif not draft.has("model.top_k"):
-            options.default("moe_router_topk", "model.top_k", "2", "2 experts of each token")
+            options.default("moe_router_topk", "model.top_k", "2", "2 experts per token")
         if options.copy("moe_ffn_hidden_size", "model.expert_ffn", 1) is None:
-            why = "the size of the MLP of a dense layer"
+            why = "the FFN hidden size of a dense layer"
             options.default("moe_ffn_hidden_size", "model.expert_ffn", "ffn", why)
         if deepspeed and options.copy("expert_interval", "model.moe_every", 1) is None:
             draft.assume("model.moe_every", "2", "Megatron-DeepSpeed: expert_interval is 2")
@@ -66,7 +66,7 @@ def _layers(options: ToolOptions) -> None:
         if every < 1 or (layers is not None and layers % every):
             draft.problem(option, f"the {layers} layers are not a multiple of {every}")
         elif every > 1:
-            why = f"the first of each {every} layers there, the last of them here"
+            why = f"in the tool the first of each {every} layers has experts, here the last"
             draft.set("model.moe_every", digits(every), option, why)
         return
     try:
@@ -78,12 +78,12 @@ def _layers(options: ToolOptions) -> None:
         )
         return
     if layers is not None and len(numbers) != layers:
-        draft.problem(option, f"the list has {len(numbers)} layers, and --num-layers {layers}")
+        draft.problem(option, f"the list has {len(numbers)} layers, but --num-layers is {layers}")
         return
     found = period(numbers)
     if found is None:
         why = "after the dense layers, only the last of every n layers can have experts"
-        draft.problem(option, "these layers follow no pattern that can be written", why)
+        draft.problem(option, "the pattern of these layers cannot be expressed in a spec", why)
         return
     if found.every > 1:
         draft.set("model.moe_every", str(found.every), option)
@@ -97,7 +97,7 @@ def _shared_experts(options: ToolOptions) -> None:
     option = options.get("moe_shared_expert_intermediate_size")
     gate = options.find_enabled_option("moe_shared_expert_gate")
     if width and option is not None:
-        why = "one with the total hidden size, which has the same cost"
+        why = "one shared expert with the total FFN hidden size, which has the same cost"
         draft.set("model.shared_ffn", digits(width), option)
         draft.assume("model.shared_experts", "1", why, option)
         if gate is not None:
@@ -146,7 +146,7 @@ def _dispatcher(options: ToolOptions) -> None:
         draft.set("routing.dispatcher", _DISPATCHERS[word], option)
         for one in (backend, deepep):
             if one is not None and one.text != "false":
-                draft.ignore(one, f"it is not read with {option.key} {word}")
+                draft.ignore(one, f"it has no effect with {option.key} {word}")
         return
     if backend is None:
         draft.set("routing.dispatcher", "deepep", option)
@@ -162,5 +162,5 @@ def _capacity(options: ToolOptions) -> None:
     option = options.get("moe_expert_capacity_factor")
     padded = options.on("moe_pad_expert_input_to_capacity")
     if factor and option is not None:
-        why = "" if padded else "Megatron-LM drops what exceeds it, and pads nothing"
+        why = "" if padded else "Megatron-LM drops tokens above it, and does not pad"
         draft.set("routing.capacity_factor", option.text, option, why)

@@ -28,7 +28,7 @@ _MANY_WORDS = re.compile(r"\$\{?\w+\}?|\$\(.*\)|`.*`", re.DOTALL)
 _OF_ROCM = re.compile(r"\b(?:HSA_|RCCL_|HIP_|HIPBLAS|TE_HIPBLASLT|NVTE_CK_)|\brocm\b")
 _Namer: TypeAlias = "Callable[[str], str]"
 _CLOSE = 20  # number of unknown flags with a suggestion
-NO_FLAG = "a word that belongs to no flag"
+NO_FLAG = "a value without a flag"
 _VARIABLES_OF_SWIFT = {"NPROC_PER_NODE": "nproc-per-node", "NNODES": "nnodes"}
 _LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "mpiexec", "deepspeed"}
 
@@ -84,7 +84,7 @@ def command_line(file: ImportFile) -> CommandLine:
     help = f"choose one: {' | '.join(answers)}" if answers else help
     twice = [
         ImportProblem(
-            message="an earlier command has arguments of Megatron-LM too",
+            message="an earlier command also has arguments of Megatron-LM",
             start=start,
             end=end,
             help=help,
@@ -214,7 +214,7 @@ def switch_names() -> frozenset[str]:
 
 
 def list_unread(draft: Draft, option: Option, rule: str | Mapping[str, Any]) -> None:
-    """List a flag that is not read; a *rule* may list the values without effect, ``keep``."""
+    """List an unsupported flag; ``keep`` of its *rule* lists the values without effect."""
     if isinstance(rule, str):
         draft.leave(option, rule)
     elif option.text in rule["keep"]:
@@ -363,7 +363,7 @@ def _conflict(first: Option, second: Option) -> Iterator[ImportProblem]:
     one, other = (" ".join(option.texts)[:40] or "set" for option in (first, second))
     for here, place, there in ((one, first, other), (other, second, one)):
         yield ImportProblem(
-            message=f"`{place.key}` is {here} here, and {there} elsewhere in the file",
+            message=f"`{place.key}` is {here} here, but {there} elsewhere in the file",
             start=place.start,
             end=place.end,
             help="keep only one of them",

@@ -53,14 +53,15 @@ def _sharding(options: ToolOptions) -> None:
         if strategy is not None and word is not None:
             draft.set("layout.zero", strategies[word], strategy)
         elif strategy is None:
-            why = "the strategy is optim_grads_params since 0.16, and no_shard before"
+            why = "the default strategy is optim_grads_params since 0.16, before it was no_shard"
             if options.check_default("layout.zero"):
                 draft.set("layout.zero", "3", megatron, options.why(why))
     elif optimizer in used and optimizer is not None:
         draft.set("layout.zero", "1", optimizer)
         if stage is not None and stage.text not in ("0", "1"):
             draft.problem(
-                optimizer, f"it is ZeRO 1, and DeepSpeed has stage {stage.text}: remove one"
+                optimizer,
+                f"it means ZeRO 1, but DeepSpeed has stage {stage.text}: remove one of the two",
             )
     elif stage is not None and options.word("zero_stage", "0", "1", "2", "3") != "0":
         options.copy("zero_stage", "layout.zero", 1)
@@ -70,7 +71,7 @@ def _sharding(options: ToolOptions) -> None:
             answers = [f"--set layout.zero={one}" for one in dict.fromkeys(("0", stage.text))]
             draft.ask("layout.zero", f"{why}: add that flag, or choose", answers, stage)
     else:
-        why = "no distributed optimizer: every rank keeps all of the optimizer state"
+        why = "without the distributed optimizer, every rank keeps the whole optimizer state"
         options.default("use_distributed_optimizer", "layout.zero", "0", why)
     if strategy is not None and megatron not in used:
         draft.ignore(strategy, "it has no effect without --use-megatron-fsdp")

@@ -90,7 +90,7 @@ class _MindSpeed:
         return _integer(option.text) if option is not None and not option.unread else None
 
     def _degree(self, name: str) -> int | None:
-        """Return a degree of parallelism: 1 without its flag, None if its value is not known."""
+        """Return a degree of parallelism: 1 without its flag, None if its value is unknown."""
         return self._number(name) if name in self._options else 1
 
     def _chunks(self) -> int | None:
@@ -121,7 +121,7 @@ class _MindSpeed:
         option = self._options["noop_layers"]
         stages = (self._degree("pipeline_model_parallel_size") or 0) * (chunks or 0)
         if layers is None or stages < 1 or layers % stages:
-            why = f"{layers or 'the'} layers do not divide into {chunks or 'the'} x pp stages"
+            why = f"{layers or 'the'} layers are not divisible by pp x {chunks or 'virtual'} stages"
             self._draft.problem(option, why)
             return
         each = layers // stages
@@ -134,12 +134,15 @@ class _MindSpeed:
         if per is not None:
             self._options[_VIRTUAL] = per.evolve(name=_VIRTUAL, texts=(str(chunks),))
         count = self._options["num_layers"]
-        why = f"{layers} layers, {len(idle)} of which do nothing: {option.key} {option.text[:40]}"
+        why = (
+            f"{layers} layers, of them {len(idle)} without computation: {option.key} "
+            f"{option.text[:40]}"
+        )
         texts = (str(layers - len(idle)),)
         self._options["num_layers"] = count.evolve(texts=texts, assumption=why)
         self._draft.ignore(self._options.pop("noop_layers"), f"read with {count.key}")
         if counts is not None:
-            self._draft.ignore(counts, f"it has no effect beside {option.key}")
+            self._draft.ignore(counts, f"it has no effect with {option.key}")
 
     def _idle_layers(self, layers: int | None) -> frozenset[int]:
         """Return the indices of no-op layers."""
@@ -149,7 +152,9 @@ class _MindSpeed:
         places = [_integer(part) for part in option.text.strip("'\"").split(",")]
         idle = frozenset(one for one in places if one is not None and 0 <= one < (layers or 0))
         if not idle.issuperset(places):
-            self._draft.problem(option, f"places from 0 to {layers} - 1 are expected", "such as 61")
+            self._draft.problem(
+                option, f"layer numbers from 0 to {layers} - 1 are expected", "such as 61"
+            )
             return frozenset()
         return idle
 
@@ -201,7 +206,7 @@ class _MindSpeed:
         if counts.unread or pp is None or layers is None:
             self._draft.leave(counts, counts.unread or "it needs the layers and the stages")
         elif sum(numbers) != layers or len(numbers) != pp or min(numbers) < 1:
-            self._draft.problem(counts, f"{pp} stages with {layers} layers in sum are expected")
+            self._draft.problem(counts, f"{pp} counts that add up to {layers} layers are expected")
         elif pp > 1:
             self._draft.set("schedule.stages", str(numbers), counts)
 
@@ -221,7 +226,7 @@ class _MindSpeed:
                 shared,
             )
         elif shared is not None and count and width:
-            why = f"{count} x the width of an expert, {digits(width)}"
+            why = f"{count} x the FFN hidden size of an expert, {digits(width)}"
             texts = (str(count * width),)
             self._options[name] = shared.evolve(name=name, texts=texts, assumption=why)
         extends = self._options.pop("moe_tp_extend_ep", None)
@@ -230,9 +235,9 @@ class _MindSpeed:
         if extends is None:
             return
         if ep is None or tp is None:
-            self._draft.leave(extends, "the ranks of experts are not known")
+            self._draft.leave(extends, "the number of expert-parallel ranks is unknown")
             return
-        why = f"ep {ep} x tp {tp}: whole experts on the ranks of tensor parallelism"
+        why = f"ep {ep} x tp {tp}: tensor-parallel ranks hold whole experts"
         place = self._options.get(ranks, extends)
         self._options[ranks] = place.evolve(name=ranks, texts=(str(ep * tp),), assumption=why)
         self._options[etp] = extends.evolve(name=etp, texts=("1",))
@@ -256,7 +261,10 @@ class _MindSpeed:
         degree = self._number("ulysses_degree_in_cp")
         sizes = self._options.pop("ulysses_degree_in_cp", None)
         if option is None or option.unread:
-            why = f"the default is ulysses_cp_algo in {_VERSION}, and megatron_cp_algo in others"
+            why = (
+                f"the default is ulysses_cp_algo in {_VERSION}, but megatron_cp_algo in other "
+                "releases"
+            )
             answers = ["--set context.algorithm=ulysses", "--set context.algorithm=ring"]
             place = option or self._options["context_parallel_size"]
             self._draft.ask("context.algorithm", f"`{place.key}`: {why}", answers, place)
@@ -284,15 +292,15 @@ class _MindSpeed:
         flag = self._options.pop("kv_head_repeat_before_uly_alltoall", None)
         if word.startswith("a2a") and "group_query_attention" in self._options:
             why = f"{_VERSION} repeats keys and values for all heads before the all-to-all"
-            self._draft.leave(flag or algorithm, f"{why}: the bytes of the copies are left out")
+            self._draft.leave(flag or algorithm, f"{why}; the bytes of the copies are not modeled")
         elif flag is not None:
-            self._draft.ignore(flag, "it has an effect on grouped queries in an all-to-all")
+            self._draft.ignore(flag, "it only has an effect on grouped queries in an all-to-all")
 
     def _attention(self) -> None:
         """Read windows, padding of latent attention, and the specification of layers."""
         latent = self._options.get("multi_latent_attention")
         if latent is not None and "mla_fa_without_pad" not in self._options:
-            why = "without --mla-fa-without-pad heads are padded to one width, which is left out"
+            why = "without --mla-fa-without-pad heads are padded to one size, which is not modeled"
             self._draft.leave(latent, why)
         for name in ("sliding_window", "interleave_sliding_window"):
             width = self._number(name)
@@ -308,7 +316,9 @@ class _MindSpeed:
         spec = self._options.get("spec")
         module = spec.text.removeprefix(_SPECS) if spec is not None else ""
         if spec is not None and spec.text != module and module in _TABLE["specs"]["plain"]:
-            self._draft.ignore(self._options.pop("spec"), "layers that the other flags state")
+            self._draft.ignore(
+                self._options.pop("spec"), "the number of layers that other flags set"
+            )
 
     def _kernels(self) -> None:
         """Read which kernels are fused: those that a flag asks for."""
@@ -322,7 +332,7 @@ class _MindSpeed:
             other = self._options.pop(_OVERRULED.get(name, ""), None)
             flag = f"--{name.replace('_', '-')}"
             if option is not None:
-                self._draft.ignore(option, "a fused kernel, as in the estimate")
+                self._draft.ignore(option, "a fused kernel, as parcost assumes")
             elif wanted[name]:
                 why = f"{_VERSION}: not fused without {flag}"
                 self._draft.assume(found["path"], found["value"], why)
@@ -330,11 +340,11 @@ class _MindSpeed:
                 self._draft.ignore(other, f"{flag} decides")
         local = self._options.get("transformer_impl")
         if local is not None and local.text == "local":
-            why = "the layers of MindSpeed, whose kernels other flags name"
+            why = "the layers of MindSpeed; other flags select their kernels"
             self._draft.ignore(self._options.pop("transformer_impl"), why)
         flash = self._options.pop("use_flash_attn", None)
         if flash is not None:
-            self._draft.ignore(flash, "fused attention, as in the estimate")
+            self._draft.ignore(flash, "fused attention, as parcost assumes")
         elif self._degree("context_parallel_size") == 1:
             why = f"{_VERSION}: without --use-flash-attn scores are written to memory"
             self._draft.assume("kernels.attention", "unfused", why)
@@ -345,7 +355,10 @@ class _MindSpeed:
         grouped = self._options.get("moe_grouped_gemm")
         if "no_gradient_accumulation_fusion" in self._options:
             if fused is not None:
-                why = "`kernels { fused_accumulation }` is for all layers: experts alone are fused"
+                why = (
+                    "`kernels { fused_accumulation }` applies to all layers, but only experts are "
+                    "fused"
+                )
                 self._draft.leave(fused, why)
         elif fused is not None:
             self._draft.set("kernels.fused_accumulation", "on", fused)
@@ -363,13 +376,19 @@ class _MindSpeed:
         twice = self._options.pop("enable_high_availability", None)
         single = "distributed_optimizer_no_replica" in self._options
         if twice is not None and single:
-            self._draft.ignore(twice, "optimizer state is kept once")
+            self._draft.ignore(twice, "there is one copy of the optimizer state")
         elif twice is not None:
-            why = "optimizer state is kept twice, by halves of the data-parallel ranks: not modeled"
+            why = (
+                "each half of the data-parallel ranks keeps a copy of the optimizer state, which "
+                "is not modeled"
+            )
             self._draft.leave(twice, why)
         kind = self._options.get("optimizer_selection")
         if kind is not None and kind.text.strip("'\"") not in _TABLE["optimizers"]:
-            why = "state beside two moments is not read: `precision { optimizer }` has the bytes"
+            why = (
+                "state besides two moments is not supported: write its bytes in `precision { "
+                "optimizer }`"
+            )
             self._draft.leave(self._options.pop(kind.name), kind.unread or why)
 
     def _recompute(self, chunks: int | None) -> None:
@@ -379,7 +398,7 @@ class _MindSpeed:
         if option is None:
             return
         if not chunks or count is None or count % chunks:
-            self._draft.leave(option, "recomputed layers are counted by virtual stage here")
+            self._draft.leave(option, "here recomputed layers are counted per virtual stage")
             return
         place = self._options["recompute_num_layers"]
         why = f"{count} layers of a device with {chunks} virtual stages: {option.key}"

@@ -55,7 +55,7 @@ def read_model(options: ToolOptions) -> None:
     if option is not None and kind == "learnable":
         draft.set("model.sinks", "on", option)
     elif option is not None and kind == "off-by-one":
-        draft.leave(option, "a constant in the softmax is left out")
+        draft.leave(option, "a constant in the softmax is not modeled")
 
 
 def _mlp(options: ToolOptions, hidden: int | None) -> None:
@@ -111,7 +111,7 @@ def _attention(options: ToolOptions) -> None:
     elif grouped:
         options.default("num_query_groups", "model.kv_heads", "1", "one group")
     elif groups is not None:
-        why = "without --group-query-attention every query head has its own keys"
+        why = "without --group-query-attention, every query head has its own KV head"
         draft.ignore(groups, why)
     elif options.copy("num_key_value_heads", "model.kv_heads", 1) is None:  # of Megatron-DeepSpeed
         options.check_default("model.kv_heads")
@@ -171,7 +171,9 @@ def _vocabulary(options: ToolOptions) -> None:
 
 
 def _own_tokens(options: ToolOptions, tokenizer: Option | None) -> str:
-    """Return why the vocabulary is not Llama 2's: the tokenizer file is of another model."""
+    """Return the reason if the vocabulary is not Llama 2's: the tokenizer file is of another
+    model.
+    """
     files = options.lookup("tokenizer_model")
     if tokenizer is None or tokenizer.text != "Llama2Tokenizer" or files is None:
         return ""
@@ -197,7 +199,7 @@ def _norms_and_biases(options: ToolOptions) -> None:
         draft.set("model.qkv_biases", "on", added)
     untied = "untie_embeddings_and_output_weights"
     if options.copy_switch(untied, "model.tied", "off", "on") is None:
-        options.default(untied, "model.tied", "on", "one table for both ends")
+        options.default(untied, "model.tied", "on", "embedding and head share one table")
 
 
 def _positions(options: ToolOptions) -> None:
@@ -216,7 +218,9 @@ def _positions(options: ToolOptions) -> None:
         if count is not None:
             draft.set("model.positions", digits(count), rows, why)
     elif not learned and rows is not None:
-        draft.ignore(rows, "no table of positions has them: it is a limit of the sequence")
+        draft.ignore(
+            rows, "there is no table of positions: the flag only limits the sequence length"
+        )
     if kind is not None and word == "alibi":
         draft.set("model.alibi", "on", kind)
     if norm := options.find_enabled_option("embed_layernorm"):
@@ -255,7 +259,7 @@ def _full_layers(options: ToolOptions, every: Option) -> None:
         return
     layers = options.whole("num_layers", 1)
     if layers is not None and len(numbers) != layers:
-        draft.problem(every, f"the list has {len(numbers)} layers, and --num-layers {layers}")
+        draft.problem(every, f"the list has {len(numbers)} layers, but --num-layers is {layers}")
         return
     full = [layer for layer, one in enumerate(numbers) if not one]
     for attribute, value in settings_of_full(full, len(numbers)):
@@ -301,7 +305,7 @@ def read_start(options: ToolOptions, start: Option) -> None:
         entry, why = find_entry(start.text)
         assumption = assumption or why
     if not entry:
-        why = f"`{start.text}` is not in the catalogue"
+        why = f"there is no `{start.text}` in the catalogue"
         draft.ask("model", why, model_answers(start.text), start)
         return
     draft.use(f"catalog.models.{entry}", assumption, start)

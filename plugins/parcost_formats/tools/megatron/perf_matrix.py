@@ -65,7 +65,7 @@ def read_matrix(entries: Mapping[str, JsonEntry], name: str, choice: str) -> Bri
     if each is not None:
         texts = (str(each.value),)
         beside = Option(name=_EACH, key=_EACH, texts=texts, start=each.start, end=each.end)
-        made.ignored.append(beside.evolve(assumption="the scale of a run counts all devices"))
+        made.ignored.append(beside.evolve(assumption="the scale of a run is its number of devices"))
     stated = _DEVICES.search(scale)
     if stated is None:
         return made

@@ -66,7 +66,7 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
         draft.problem(recipe, f"`{word}` is not in the catalogue", f"known: {', '.join(known)}")
         return None, None
     if bf16 is None:
-        draft.leave(narrow[0], "the recipe of the catalogue has bf16 for the rest")
+        draft.leave(narrow[0], "the recipe of the catalogue uses bf16 for the rest")
     return str(known[word]), recipe or narrow[0]
 
 
@@ -78,7 +78,7 @@ def _gathers(options: ToolOptions, base: str) -> float:
         return usual
     changes = table("megatron")["gathers"].get(base)
     if changes is None:
-        options.draft.leave(option, f"narrow parameters of {base} are not in the catalogue")
+        options.draft.leave(option, f"the catalogue has no recipe with fp8 parameters for {base}")
         return usual
     for name, value in changes.items():
         options.draft.set(f"precision.{name}", value, option)
@@ -119,13 +119,11 @@ def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
         optimizer, changed = optimizer - 4, kind
         draft.set("precision.optimizer", f"{optimizer} B", kind)
     elif kind is not None and kind.text in table("megatron")["optimizers_on_host"]["names"]:
-        reason = (
-            f"{kind.text} keeps the state of the optimizer in the memory of the host, or a part"
-        )
+        reason = f"{kind.text} keeps the optimizer state, or a part of it, in host memory"
         answers = ("--set 'offload.optimizer=100 %'", "--set offload.optimizer=0")
         draft.ask("offload.optimizer", reason, answers, kind)
     elif kind is not None and kind.text.lower() not in ("adam", "adamw"):
-        reason = f"recipes have the optimizer state of Adam, and the optimizer is {kind.text[:40]}"
+        reason = f"recipes have the optimizer state of Adam, but the optimizer is {kind.text[:40]}"
         draft.ask("precision", reason, [f"--use catalog.precisions.{base}"], kind)
     elif aware and changed is not None and optimizer != 12:
         draft.set("precision.optimizer", f"{optimizer} B", changed)

@@ -58,7 +58,7 @@ _ADAPTERS = ("peft", "lora", "dora")
 _READ = ("peft", "lora")  # beside a recipe that has adapters
 #: The task in the name of a recipe, by words of its name and of a mode.
 _TASKS = {"pretrain": "pretrain", "sft": "sft", "finetune": "sft"}
-_NO_OVERRIDE = "it is no override, section.key=value, and no value of a flag"
+_NO_OVERRIDE = "it is neither an override (section.key=value) nor the value of a flag"
 
 
 class RecipeCommand(NamedTuple):
@@ -99,7 +99,7 @@ def read_recipe_command(file: ImportFile) -> RecipeCommand:
     script = read_script_file(file)
     started = _programs(script)
     if not started:
-        raise FileError("the command of Megatron-Bridge is not read")
+        raise FileError("the command of Megatron-Bridge cannot be read")
     if len({tuple(word.text for word in one.arguments) for one in started}) > 1:
         raise several_commands(file, [one.command for one in started], f"commands of {VERSION}")
     launch = started[0]
@@ -119,7 +119,7 @@ def read_recipe_command(file: ImportFile) -> RecipeCommand:
     recipe = read_sections(entries, named.text, names)
     recipe.devices = None  # those of the launcher
     if named.text not in library_recipes():
-        why = f"`{named.text}` is not in parcost's table of recipes, and what it sets is not known"
+        why = f"`{named.text}` is not in parcost's table of recipes, so its settings are unknown"
         recipe.doubts.append(
             Option(name="", key="--recipe", start=named.start, end=named.end, unread=why)
         )
@@ -192,13 +192,13 @@ def _read_flag(recipe: BridgeRecipe, name: str, flag: _Flag) -> None:
     elif name == "config_file":
         recipe.ignored.append(option.evolve(assumption="its values are read"))
     elif name == "packed_sequence":
-        recipe.unread.append(option.evolve(unread="packed sequences: the length is that of a pack"))
+        recipe.unread.append(option.evolve(unread="packed sequences: the length of a pack"))
     elif name not in ("peft_scheme", *_TABLE["modes"]) and not is_listed(name, _TABLE["plain"]):
         recipe.unread.append(option)
 
 
 def _check_mode(recipe: BridgeRecipe, flag: _Flag, named: str) -> None:
-    """Report a mode that contradicts the name of the recipe, with which the script stops."""
+    """Report an error for a mode that contradicts the recipe name; the script stops with it."""
     words = named.lower().split("_")
     task = next((_TASKS[word] for word in words if word in _TASKS), "")
     mode = _TASKS.get(flag.word.text.lower(), "")
@@ -206,7 +206,7 @@ def _check_mode(recipe: BridgeRecipe, flag: _Flag, named: str) -> None:
         return
     other = next((one for one in library_recipes() if one == named.replace(task, mode)), "")
     message = (
-        f"`{flag.word.text}` is incompatible with the recipe `{named}`, which is of {task}: "
+        f"`{flag.word.text}` is incompatible with the recipe `{named}`, a recipe of {task}: "
         f"`{_PROGRAM}` stops"
     )
     fix = f"--recipe {other}, or " if other else ""
@@ -260,7 +260,7 @@ def _arguments(
     if _LENGTHS[1] in known:
         entries[_LENGTHS[0]] = entries[_LENGTHS[1]]
     elif known:
-        why = f"`{_PROGRAM}` sets it to `{_LENGTHS[1]}`, which the command leaves to the recipe"
+        why = f"`{_PROGRAM}` sets it to `{_LENGTHS[1]}`, but the command leaves it to the recipe"
         entries[_LENGTHS[0]] = evolve(entries[_LENGTHS[0]], value=UnreadValue(why))
     return flags, entries, strays
 

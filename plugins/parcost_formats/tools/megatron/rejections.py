@@ -44,7 +44,7 @@ def reject_other_tool(draft: Draft, options: Collection[str], entry: Option | No
     needs = " ".join(NEEDS[one] for one in NEEDS if one != "training.model")
     draft.problem(
         entry,
-        "it is not a script of Megatron-LM: it has flags of the same names, and neither "
+        "it is not a script of Megatron-LM: it has flags of the same names, but neither "
         "--num-layers nor a degree of parallelism",
         f"evaluate the `config.json` of its model, and state the rest: `parcost eval config.json "
         f"{needs}`",
@@ -66,6 +66,6 @@ def _spec(options: ToolOptions) -> None:
     else:
         options.draft.problem(
             option,
-            f"`{shown[:60]}` names layers of another module, which is not read",
+            f"`{shown[:60]}` selects layers of another module, which is not supported",
             "use a model of the catalogue, or write its `model` block by hand",
         )

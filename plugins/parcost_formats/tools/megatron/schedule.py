@@ -12,7 +12,8 @@ from parcost_plugins.vocabulary.stages_text import Stage, StagesTextError, stage
 #: Frameworks of Megatron-Core, and what they do with layers that do not divide by the stages.
 DIVIDING = ("megatron_core", "nemo")
 MUST_DIVIDE = (
-    "Megatron-Core stops if layers do not divide by the stages, unless one of these has the cut: "
+    "Megatron-Core stops if the layers are not divisible by the stages, unless one of these sets "
+    "the split: "
     "{first}, {last}, {layout}"
 )
 #: The names of these three in the configuration of a model.
@@ -65,7 +66,9 @@ def read_schedule(options: ToolOptions, framework: str) -> None:
     if option is not None:
         if chunks and chunks > 1 and option.text != "false":
             if pp == 2:
-                why = "Megatron-LM interleaves without it only from 3 stages on, and there are 2"
+                why = (
+                    "without it Megatron-LM interleaves only with 3 stages or more, but there are 2"
+                )
                 draft.problem(option, why, f"remove `{option.key}`")
             draft.set("schedule.transfers", "blocking", option)
         else:
@@ -73,7 +76,7 @@ def read_schedule(options: ToolOptions, framework: str) -> None:
 
 
 def _divide(options: ToolOptions, stages: int, framework: str) -> None:
-    """Assume that the layers divide by the stages, unless they are known to."""
+    """Assume that the layers are divisible by the stages, unless the file shows it."""
     layers = options.whole("num_layers", 1)
     counted = options.on(_EMBEDDING) + options.on(_LOSS)
     if not any(map(options.has, (_LAYOUT, _FIRST, _LAST))) and (
@@ -106,12 +109,12 @@ def _counts(options: ToolOptions) -> None:
         return
     kinds = option.text.strip("'\"").lower().removeprefix("type:").split("|")
     if not option.text.strip("'\"").lower().startswith("type:") or "transformer" not in kinds:
-        options.draft.leave(option, "stages have as many layers here: `schedule { stages }`")
+        options.draft.leave(option, "the stages have the same layers here: `schedule { stages }`")
     elif "embedding" in kinds:
         for name in ("count_embedding", "count_head"):
             options.draft.set(f"schedule.{name}", "on", option)
     else:
-        options.draft.ignore(option, "stages have as many layers")
+        options.draft.ignore(option, "the stages have the same layers")
 
 
 def _chunks(options: ToolOptions, pp: int) -> int | None:
@@ -125,7 +128,7 @@ def _chunks(options: ToolOptions, pp: int) -> int | None:
         if option is None or each is None:
             return None
         if layers is None:
-            options.draft.leave(option, "without --num-layers the chunks are not known")
+            options.draft.leave(option, "without --num-layers the number of chunks is unknown")
             return None
         whole = layers + options.on(_EMBEDDING) + options.on(_LOSS)
         if whole % (pp * each):
@@ -163,12 +166,14 @@ def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
     if len(found) % pp:
         draft.problem(option, f"{len(found)} stages are not a multiple of pp {pp}")
     elif layers is not None and count != layers:
-        draft.problem(option, f"it has {count} layers, and --num-layers {layers}")
+        draft.problem(option, f"it has {count} layers, but --num-layers is {layers}")
     elif not _predicts(options, option, found):
         return
     elif chunks is not None and chunks != len(found) // pp:
         other = options.get(_VIRTUAL) or options.get(_PER_VIRTUAL) or option
-        shown = f"{option.key} has {len(found) // pp} chunks of each device, {other.key} {chunks}"
+        shown = (
+            f"{option.key} has {len(found) // pp} chunks per device, but {other.key} has {chunks}"
+        )
         for one in (option, other):
             draft.problem(one, shown, "keep only one of them")
     else:
@@ -177,7 +182,10 @@ def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
         for name in (_VIRTUAL, _PER_VIRTUAL):
             beside = options.get(name)
             if beside is not None:
-                why = f"{option.key} has as many chunks; Megatron-LM rejects both at once"
+                why = (
+                    f"{option.key} sets the same number of chunks; Megatron-LM rejects both "
+                    "together"
+                )
                 draft.leave(beside, why)
 
 
@@ -190,7 +198,7 @@ def _predicts(options: ToolOptions, option: Option, found: Sequence[Stage]) -> b
         options.draft.problem(option, message)
         return False
     if count != found[-1].predict:
-        why = "layers that predict further tokens are on the stage of the head here"
+        why = "MTP layers are on the stage of the head here"
         options.draft.leave(option, why)
     return True
 
@@ -218,14 +226,14 @@ def _end_stages(options: ToolOptions, pp: int, chunks: int) -> None:
         return
     rest = layers - stated
     if rest < 0 or (between and rest % between) or (not between and rest):
-        draft.problem(option, f"{rest} layers are left for {between} stages, and do not divide")
+        draft.problem(option, f"the remaining {rest} layers are not divisible by {between} stages")
         return
     each = rest // between if between else 0
     devices = [each] * pp
     devices[0] = first if first is not None else each
     devices[-1] = last if last is not None else each
     if any(count % chunks for count in devices):
-        draft.problem(option, f"layers of a device do not divide by {chunks} chunks")
+        draft.problem(option, f"layers per device are not divisible by {chunks} chunks")
         return
     _list(options, option, [count // chunks for count in devices] * chunks)
     if options.get(_FIRST) is not None and (other := options.get(_LAST)) is not None:
@@ -243,7 +251,7 @@ def _stages_without_first(options: ToolOptions, pp: int, chunks: int) -> None:
             option, "the first stage has no layers: `schedule { stages }` lists them"
         )
     elif layers % (pp - 1):
-        why = f"{layers} layers do not divide by the {pp - 1} stages after the embedding"
+        why = f"{layers} layers are not divisible by the {pp - 1} stages after the embedding"
         options.draft.problem(option, why)
     else:
         _list(options, option, [0, *[layers // (pp - 1)] * (pp - 1)])

@@ -3,8 +3,8 @@
     --recompute-granularity full          # without --recompute-method: an error
     --seq-length 8192 --max-position-embeddings 4096
 
-The table has the rules between flags; rules between numbers are below. A flag whose value is not
-known, or that only some branches of the script set, stops nothing.
+The table has the rules between flags; rules between numbers are below. A flag whose value is
+unknown, or that only some branches of the script set, is not checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OFF = ("false", "None", "null", "none")
 
 
 def check_stops(options: OptionSet, possible: Collection[str]) -> None:
-    """Report the flags with which Megatron-LM stops; *possible* are flags that may be set too."""
+    """Report the flags with which Megatron-LM stops; *possible* are flags that may also be set."""
     for rule in table("megatron")["stops"]:
         option = _find(options, rule["if"])
         spared = "unless" in rule and _find(options, rule["unless"])
@@ -85,7 +85,7 @@ def _name(condition: str) -> str:
 
 
 def _find(options: OptionSet, condition: str) -> Option | None:
-    """Return the option of a condition, such as ``name>1``, if it is known to hold."""
+    """Return the option of a condition such as ``name>1``, if the condition is known to be true."""
     option = options.lookup(_name(condition))
     if option is None or option.unread or option.text in _OFF:
         return None

@@ -165,7 +165,7 @@ def swift_job(options: Mapping[str, Option]) -> ToolJob:
     job = ToolJob("ms_swift")
     packing = options.get("packing", Option(name="packing", key="packing", texts=("false",)))
     if packing.text == "false":
-        why = "without packing, `max_length` is the longest sequence: batches may be shorter"
+        why = "without packing, `max_length` is only the maximum length"
         job.left.append((packing, why))
     own = _TOOLS["ms_swift"]["adapters"]
     lora = next((options[one] for one in own["switches"] if one in options), None)
@@ -244,7 +244,7 @@ def _flagscale(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob:
     job = ToolJob("flagscale")
     backend = entries.get("experiment.task.backend")
     if backend is not None and backend.value != "megatron":
-        why = f"backend `{backend.value}` of FlagScale is not supported; `megatron` is"
+        why = f"backend `{backend.value}` of FlagScale is not supported; supported: `megatron`"
         raise error_at(backend, why)
     places = {key: (entry.start, entry.end) for key, entry in entries.items()}
     merged = dict(entries)
@@ -305,10 +305,13 @@ def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob:
     prefix = f"modules.{module}."
     framework = entries.get(f"{prefix}framework")
     if framework is None:
-        raise FileError("no trainer of Primus is in the file")
+        raise FileError("the file has no trainer of Primus")
     if framework.value != "megatron" or module == "post_trainer":
         shown = f"`{module}` with framework `{framework.value}`"
-        why = f"{shown} of Primus is not read: `pre_trainer` with framework `megatron` is"
+        why = (
+            f"{shown} of Primus is not supported; supported: `pre_trainer` with framework "
+            "`megatron`"
+        )
         raise error_at(framework, why)
     model = entries.get(f"{prefix}model")
     if model is not None:

@@ -27,7 +27,7 @@ def read_training(options: ToolOptions, framework: str) -> None:
     options.copy("seq_length", "training.sequence", 1)
     early = options.get("batch_size") if not options.has("micro_batch_size") else None
     if early is not None and (size := options.whole("batch_size", 1)) is not None:
-        why = "Megatron-LM up to 2020: batch_size is the micro-batch of a replica"
+        why = "Megatron-LM up to 2020: batch_size is the micro-batch size"
         draft.set("training.micro_batch", digits(size), early, why)
     elif options.copy("micro_batch_size", "training.micro_batch", 1) is None:
         options.require_micro_batch()
@@ -38,9 +38,7 @@ def read_training(options: ToolOptions, framework: str) -> None:
         draft.set("training.global_batch", f"{digits(batch)} sequences", option)
     else:
         product = f"{digits(steps)} * micro_batch" if steps else "micro_batch"
-        why = (
-            f"{steps} micro-batches of each replica" if steps else "one micro-batch of each replica"
-        )
+        why = f"{steps} micro-batches per replica" if steps else "one micro-batch per replica"
         value = f"({product} * layout.dp) sequences"
         options.default("global_batch_size", "training.global_batch", value, why)
     _dropout(options)
@@ -105,7 +103,7 @@ def _recompute(options: ToolOptions) -> None:
         draft.set("recompute.moe", "on", layer)
     word = options.word("recompute_granularity", "full", "selective") if whole else None
     if whole is not None and short is not None and word == "full":
-        message = f"{short.key} is selective, and {whole.key} is full"
+        message = f"{short.key} is selective, but {whole.key} is full"
         for one in (whole, short):
             draft.problem(one, message, "keep only one of them")
         return
@@ -139,7 +137,7 @@ def _layers(options: ToolOptions, method: str, layers: str) -> None:
     elif word == "block" and count is not None and number == 0:
         draft.set("training.recompute", "none", count, "block: none of the layers")
     elif count is not None and number is not None and number > 1:
-        why = "inputs of every layer are kept here, and of every n-th layer in Megatron-LM"
+        why = "here the inputs of every layer are kept, in Megatron-LM of every n-th layer"
         draft.leave(count, why)
 
 
@@ -155,7 +153,7 @@ def _modules(options: ToolOptions, option: Option, modules: Option | None) -> No
         if _PARTS.get(text):
             draft.set(_PARTS[text], "on", modules)
         elif text not in _PARTS:
-            why = f"`{text}` cannot be recomputed alone here"
+            why = f"`{text}` cannot be recomputed separately here"
             draft.leave(modules, why)
 
 
@@ -200,7 +198,7 @@ def _read_averaging(options: ToolOptions) -> None:
         "check_for_nan_in_loss_and_grad": ("off", "on"),
     }
     if options.on("use_megatron_fsdp") or options.on("use_torch_fsdp2"):
-        why = "FSDP averages in the reduction, and has no such check"
+        why = "FSDP averages in the reduction, and does not have this check"
         options.ignore((average, tokens, *checks), why)
         strategy = options.get("data_parallel_sharding_strategy")
         if strategy is not None and strategy.text in ("no_shard", "optim"):
@@ -252,7 +250,11 @@ def _kernels(options: ToolOptions, framework: str) -> None:
         if options.word("flash_attention_version", *known):
             draft.set("kernels.attention", f"flash_{version.text}", version)
     elif option is not None and word in _KERNELS:
-        why = "FlashAttention 2: --flash-attention-version pins another" if word == "flash" else ""
+        why = (
+            "FlashAttention 2, unless --flash-attention-version selects another"
+            if word == "flash"
+            else ""
+        )
         draft.set("kernels.attention", _KERNELS[str(word)], option, why)
     elif version is not None:
         draft.ignore(version, "it has no effect without --attention-backend flash")
@@ -274,7 +276,7 @@ def _implementation(options: ToolOptions, framework: str) -> None:
     draft = options.draft
     option, flash = options.get("transformer_impl"), options.get("use_flash_attn")
     if framework == "megatron_deepspeed" and flash is not None and flash.text != "false":
-        why = "FlashAttention 2, which its local layers call"
+        why = "FlashAttention 2, the kernel of its local layers"
         draft.set("kernels.attention", "flash_2", flash, why)
         return
     if framework in _EARLY.values():
@@ -288,7 +290,7 @@ def _implementation(options: ToolOptions, framework: str) -> None:
             draft.ignore(flash, "with Transformer Engine, --attention-backend selects the kernel")
         return
     draft.leave(
-        option, "`training.framework` has earlier releases, which differ in other kernels too"
+        option, "choose an earlier release with `training.framework`; its other kernels differ too"
     )
     if flash is not None and flash.text != "false":
         draft.set("kernels.attention", "flash_2", flash, "its layers before Megatron-Core")
@@ -318,7 +320,7 @@ def _graphs(options: ToolOptions) -> None:
     elif scopes <= {"full"}:
         draft.set("kernels.cuda_graphs", "layer", option)
     else:
-        why = f"{' '.join(sorted(scopes))} are parts of a layer: all of it is captured here"
+        why = f"{' '.join(sorted(scopes))} are parts of a layer; here the whole layer is captured"
         draft.set("kernels.cuda_graphs", "layer", option, why)
 
 

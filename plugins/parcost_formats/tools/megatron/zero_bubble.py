@@ -77,10 +77,10 @@ def _plain(options: ToolOptions, option: Option, pp: int) -> None:
     text = limit.text if limit and not limit.unread else ""
     kind = {str(pp): "zb_h1", str(2 * pp): "zb_h2"}.get(text)
     if kind is None or limit is None:
-        reason = f"`{option.key}` searches an order within its limit of memory"
+        reason = f"`{option.key}` searches an order within its memory limit"
         options.draft.ask("schedule.kind", reason, _ANSWERS, option)
         return
-    why = f"an order is searched with at most {text} micro-batches pending, as {kind} has"
+    why = f"an order is searched with at most {text} micro-batches in flight, as in {kind}"
     options.draft.set("schedule.kind", kind, limit, why)
 
 

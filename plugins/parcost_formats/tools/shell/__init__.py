@@ -16,10 +16,10 @@ strings. It returns commands, variables, and options of the scheduler. Each word
 is unknown, with *answers* to copy, such as ``--set-env DTYPE=fp8``. *assumption* is the reason why
 a word is assumed: a default of the script.
 
-The result of a test that constants do not decide is never guessed. Settings common to all branches
-are certain. Others are in *conditional*, with the test's own values as answers. ``launches`` finds
-the program behind ``torchrun``, ``srun``, ``accelerate launch``, ``deepspeed``, ``ray job submit``
-and the like.
+If constants do not decide the result of a test, it is never guessed. Settings common to all
+branches are certain. Others are in *conditional*, with the test's own values as answers.
+``launches`` finds the program behind ``torchrun``, ``srun``, ``accelerate launch``, ``deepspeed``,
+``ray job submit`` and the like.
 
 A script whose expansion is too large raises ``ShellTextError``. The limits are 300,000 words and 8
 MB of text beyond its own size; 40 levels of nesting; and 1,000 rounds of a ``while`` loop.

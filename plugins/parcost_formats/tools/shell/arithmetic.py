@@ -37,7 +37,7 @@ def number(
     16
 
     Raises:
-        ArithmeticTextError: The text is something else, or has no value.
+        ArithmeticTextError: The text is not shell arithmetic, or has no value.
     """
     return _ArithmeticExpression(_symbols(text), value, assign).number()
 

@@ -165,7 +165,7 @@ class VariableAssigner(WordExpander):
                 variable = Variable(variable.values, "array")
                 self.layer.variables[node.name] = variable
         if place is None or not 0 <= place <= len(variable.values) or variable.fixed:
-            why = f"`{node.name}` is set in a part, which is not read"
+            why = f"`{node.name}` is set element by element, which is not supported"
             self.layer.variables[node.name] = Variable([], variable.kind, why)
         elif place == len(variable.values):
             variable.values.append(value)
@@ -200,11 +200,11 @@ class VariableAssigner(WordExpander):
             elif key == str(len(values)):
                 values.append(value)
             else:
-                why = f"`{node.name}` is set in a part, which is not read"
+                why = f"`{node.name}` is set element by element, which is not supported"
                 self.assign(node.name, Variable([], "array", why))
                 return
         if is_map and len(keys) != len(values):
-            why = f"`{node.name}` is set in a part, which is not read"
+            why = f"`{node.name}` is set element by element, which is not supported"
             self.assign(node.name, Variable([], "map", why))
             return
         if not node.adds or before is None:
@@ -258,7 +258,7 @@ class VariableAssigner(WordExpander):
     def _forget_name(self, name: str, why: str) -> None:
         if NAME.fullmatch(name):
             answers = (f"--set-env {name}=VALUE",)
-            unread = Variable([], "text", f"`{name}` {why}, which is not run", answers)
+            unread = Variable([], "text", f"`{name}` {why}, which parcost does not run", answers)
             if name in self._references:
                 self.layer.variables[name] = unread
             else:
@@ -275,7 +275,7 @@ class VariableAssigner(WordExpander):
             if name in self.pins or is_file:
                 continue
             if variable is not None and not variable.unread:
-                why = f"`{name}` may be set by `{shown}` in line {line}, which is not run"
+                why = f"`{name}` may be set by `{shown}` in line {line}, which parcost does not run"
                 answers = (f"--set-env {name}=VALUE",) if variable.kind == "text" else ()
                 self.layer.variables[name] = Variable([], variable.kind, why, answers)
         self.count(len(self.layer.variables))

@@ -12,7 +12,7 @@ from parcost_formats.tools.shell.words import ShellTextError
 _RANGE = re.compile(r"(-?\d{1,18}|[A-Za-z])\.\.(-?\d{1,18}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
 _DEEPEST = 30
 MOST_PIECES = 300_000
-TOO_MUCH = "references and loops in this file become too much text"
+TOO_MUCH = "references and loops in this file expand to too much text"
 
 
 def expand_braces(

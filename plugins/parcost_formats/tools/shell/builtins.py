@@ -196,7 +196,7 @@ class BuiltinReader(CommandReader):
         self._moved = f"`{shown}` in line {line}"
 
     def _folder_of(self, path: str) -> str:
-        """Return the folder that ``cd`` changes to, "?" if it is not known."""
+        """Return the folder that ``cd`` changes to, "?" if it is unknown."""
         if path.startswith(("-", "+")) or re.search(r"[*?[]", path):
             return self._last_folder if path == "-" else "?"
         found = self._file_name(path).removeprefix(FILE_PREFIX)

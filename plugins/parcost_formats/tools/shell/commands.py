@@ -89,7 +89,7 @@ class CommandReader(FileEditor):
             start, end = self.source.place(first.start, first.end)
             shown = short(self.source.text[first.start : first.end])
             why = find_break(self.source.text, first.start)
-            message = f"bash runs `{shown}` as a command of its own: {why}"
+            message = f"bash runs `{shown}` as a separate command: {why}"
             raise ShellTextError(message, start, end)
         words = list(node.words)
         while key in ("command", "builtin") and len(words) > 1:
@@ -426,7 +426,7 @@ class CommandReader(FileEditor):
 
 
 def _is_option(word: ShellToken) -> bool:
-    """Return whether a word is an option, which is the name of no command."""
+    """Return whether a word is an option and not the name of a command."""
     first = word.parts[0] if word.parts else None
     return first is not None and first.kind == "text" and bool(_OPTION.match(first.text))
 

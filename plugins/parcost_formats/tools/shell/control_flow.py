@@ -60,7 +60,7 @@ _OF_ARGUMENTS = re.compile(r"\$\{?#\}?(?!\w)|\$\{?1\b|\bgetopts?\b")
 _MOST_ROUNDS = 1000
 _MOST_PASSES = 5
 _DEEPEST = 60
-_NOT_PRINTED = "what is printed is not known"
+_NOT_PRINTED = "the printed text is unknown"
 IN_LOOP = "is set inside a loop, which parcost does not evaluate"
 
 
@@ -425,7 +425,7 @@ class ControlFlow(FileWriter):
         body: Sequence[ShellNode],
         step: Callable[[], Decision] | None = None,
     ) -> Decision:
-        """Follow a loop round by round, as long as its test decides."""
+        """Follow a loop round by round, while the result of its test is known."""
         first = test()
         if first.value is False:
             return Decision(True)
@@ -583,7 +583,7 @@ class ControlFlow(FileWriter):
             if kept:
                 found.append(last._replace(text=kept))
         if any(piece.unread == _NOT_PRINTED for piece in found):
-            why = f"`{short(shown)}` is a command, and none is run"
+            why = f"`{short(shown)}` is a command, which parcost does not run"
             return [Piece(shown, *self.source.place(part.start, part.end), why)]
         return found
 

@@ -56,7 +56,7 @@ class FileEditor(ControlFlow):
     def _files_of_launch(self) -> dict[str, Variable | None]:
         """Return the written files by their paths from the folder of a launch.
 
-        A file with the name of a written one is read in the folder of the launch, or not known.
+        Another file with the name of a written one is read only in the folder of the launch.
         """
         files = {name: one for name, one in self._written_files().items() if one is not None}
         found: dict[str, Variable | None] = {}
@@ -71,7 +71,7 @@ class FileEditor(ControlFlow):
                 found[f"{FILE_PREFIX}{path}"] = files[name]
         plain = {posixpath.basename(one) for one in files} if self._folder else set()
         if self._folder.startswith("?"):
-            why = f"{self._moved} leads to a folder that is not known"
+            why = f"{self._moved} changes to an unknown folder"
             found[f"{FILE_PREFIX}{UNKNOWN_FOLDER}"] = Variable([], unread=why)
         for path in (*unsure, *plain, *(f"../{one}" for one in plain)):
             name = f"{FILE_PREFIX}{path}"
@@ -165,7 +165,7 @@ class FileEditor(ControlFlow):
         return self._text_on_disk(words[-1]), words[:-1]
 
     def _filter(self, key: str, words: Sequence[str], before: _FileText | None) -> _FileText | None:
-        """Return the output of a command for the text that it reads, None if it is not known."""
+        """Return the output of a command for the text that it reads, None if it is unknown."""
         if before is None:
             return None
         if key == "cat":
@@ -206,7 +206,7 @@ class FileEditor(ControlFlow):
     def _filter_text(
         self, command: ShellNode, before: _FileText | None, target: ShellValue, *, is_last: bool
     ) -> _FileText | None:
-        """Return the text that a filter of a pipeline writes; None if it is not known.
+        """Return the text that a filter of a pipeline writes; None if it is unknown.
 
         *before* is the text of the filter before it, or None for the first, which reads a file.
         """
@@ -234,7 +234,7 @@ class FileEditor(ControlFlow):
         return text._replace(assumption=text.assumption or next(notes, ""))
 
     def _text_on_disk(self, path: str) -> _FileText | None:
-        """Return the text of a file as it is now; None if it is not known."""
+        """Return the text of a file as it is now; None if it is unknown."""
         self._edits += 1
         if self._edits > _MOST_EDITS:
             return None

@@ -58,7 +58,7 @@ class ParameterReference(NamedTuple):
 
 
 class ArgumentFrame(NamedTuple):
-    """The arguments of a function or script; None are not known."""
+    """The arguments of a function or script; None if they are unknown."""
 
     arguments: Sequence[ShellValue] | None
 
@@ -119,7 +119,7 @@ class WordExpander:
         return found
 
     def _place_word(self, value: list[Piece], token: ShellToken) -> list[Piece]:
-        """Join the pieces of a word into one, unless the word has spaces."""
+        """Join the pieces of a word without spaces into one piece."""
         start, end = self.source.place(token.start, token.end)
         if len(value) == 1 and value[0].alternatives:
             return [value[0]._replace(start=start, end=end)]
@@ -291,7 +291,7 @@ class WordExpander:
     def _slice(
         self, reference: ParameterReference, values: list[list[Piece]]
     ) -> list[list[Piece]] | None:
-        """Return ``${NAME[@]:start:length}``; None where it is not read."""
+        """Return ``${NAME[@]:start:length}``; None if it is not supported."""
         bounds = self._bounds(reference)
         if bounds is None:
             return None
@@ -321,7 +321,7 @@ class WordExpander:
         if part.kind == "command":
             return self.capture(part)
         if part.kind == "process":
-            why = f"`{short(self._shorten(part))}` is a command, and none is run"
+            why = f"`{short(self._shorten(part))}` is a command, which parcost does not run"
             return [self._mark_unknown(part, why)]
         return self._variable(part)
 
@@ -448,7 +448,7 @@ class WordExpander:
 
     def _default_why(self, name: str) -> str:
         if name.isdigit():
-            return f"argument {name} of the script is not known: its default"
+            return f"argument {name} of the script is unknown: its default"
         return f"`{name}` is not set in the file: its default there"
 
     def unset_answers(self, name: str) -> tuple[str, ...]:
@@ -468,9 +468,9 @@ class WordExpander:
             return Piece("", *self.source.place(part.start, part.end), "", why)
         why = f"`{name}` is not set in the file"
         if name.isdigit():
-            why = f"argument {name} of the script is not known"
+            why = f"argument {name} of the script is unknown"
         elif self.missing:
-            why += f"; {self.missing} may set it, and is not read"
+            why += f"; {self.missing} may set it, but is not available"
         return self._mark_unknown(part, why, self.unset_answers(name))
 
     def _alternate_value(
@@ -480,7 +480,7 @@ class WordExpander:
         if operator == "?":
             return [self._unset(part, name)]
         pieces = tuple(self._default(part, at, ""))
-        why = f"`{name}` is not set in the file, and decides on `{short(self._shorten(part))}`"
+        why = f"`{name}` is not set in the file, but `{short(self._shorten(part))}` depends on it"
         answers = (f"--set-env {name}=", f"--set-env {name}=1")
         found = self._mark_unknown(part, why, answers)
         return [found._replace(alternatives=(((),), (pieces,)))]
@@ -675,7 +675,7 @@ class WordExpander:
         except ArithmeticTextError as error:
             why = error.args[0] if error.args and error.args[0] else f"`{short(text)}` is not read"
             for name in assigned_names(text):
-                unread = f"`{name}` is changed by arithmetic, which is not read"
+                unread = f"`{name}` is changed by arithmetic, which is not supported"
                 self.assign(name, Variable([], "text", unread))
             raise ArithmeticTextError(why, error.args[1] if len(error.args) > 1 else ()) from None
 

@@ -149,7 +149,7 @@ def _pattern_of_python(text: str) -> str:
 
 
 def _widen(paths: Sequence[str]) -> Sequence[str]:
-    """Return the paths, with a pattern of all configurations for a name that is not known.
+    """Return the paths, with a pattern of all configurations for an unknown name.
 
     >>> _widen(["ds.json"]), _widen(["$f"])[1:]
     (['ds.json'], ('*.yaml', '*.yml', '*.toml'))

@@ -26,8 +26,8 @@ class ScriptCommand(NamedTuple):
     """The words of a command, and the assignments ahead of it.
 
     *files* are the texts that the script writes into files before the command, by variable name.
-    *folder* is where it is executed, from the folder of the script; "" for that, or if not known.
-    *place* are the characters of the file at which it stands.
+    *folder* is where it is executed, from the folder of the script; "" for that folder, or an
+    unknown one. *place* are the characters of the file at which it stands.
     """
 
     words: Sequence[ShellValue]

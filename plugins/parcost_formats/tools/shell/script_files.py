@@ -4,8 +4,8 @@
     torchrun --nproc_per_node 8 train.py --lr 1e-4      # the only training
     python convert_checkpoint.py --in a --out b
 
-Programs that convert, evaluate or prepare are left out beside others. Of several trainings the user
-chooses one by its line: ``run.sh:2``.
+Programs that convert, evaluate or prepare are left out if there are others. Of several trainings
+the user chooses one by its line: ``run.sh:2``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def read_script_file(file: ImportFile) -> Script:
     if chosen:
         kept = [call for call in started if chosen.isdecimal() and _is_at(file, call, chosen)]
         if not kept and started:
-            message = f"`{file.name}:{chosen}`: the script starts no program on such a line"
+            message = f"`{file.name}:{chosen}`: the script starts no program on this line"
             raise FileError(message, *started[0].place, help=help_to_choose(file, started))
     else:
         chores = [call for call in started if _is_chore(call)]
@@ -55,7 +55,7 @@ def read_script_file(file: ImportFile) -> Script:
 
 def several_commands(file: ImportFile, commands: Sequence[_Command], what: str) -> FileError:
     """Return an error for several *commands*; *what* names them."""
-    message = f"the script has {len(commands)} {what}, and one is expected"
+    message = f"the script has {len(commands)} {what}, but exactly one is expected"
     return FileError(message, *commands[1].place, help=help_to_choose(file, commands))
 
 

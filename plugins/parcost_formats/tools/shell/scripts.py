@@ -85,7 +85,8 @@ class Script(NamedTuple):
         return self._replace(written=written, folder=folder, substitutes=set())
 
     def neighbor(self, other: Callable[[str], str | None]) -> Callable[[str], str | None]:
-        """Return a function that returns the texts of written files, and of *other* files.
+        """Return a function that returns the text of a written file, or of one of the *other*
+        files.
 
         A file in the folder of the launch is preferred to one beside the script, which `assumption`
         names. If the folder is unknown, no other file is read.
@@ -115,7 +116,7 @@ class Script(NamedTuple):
     def find_written(self, path: str) -> ShellField | None:
         """Return the text that the script writes into a file, None if it does not write the file.
 
-        A plain name also matches a file of another folder whose text is not known, and a pattern.
+        A plain name also matches patterns, and a file of another folder whose text is unknown.
         """
         unread = (
             one
@@ -125,15 +126,15 @@ class Script(NamedTuple):
         return self.written.get(posixpath.normpath(path)) or next(unread, None)
 
     def assumption(self, path: str, start: int, end: int) -> str:
-        """Return why a part of a file that the script names is assumed, "" if it is not."""
+        """Return the reason why a part of a file is assumed, "" if it is not assumed."""
         if path in (self.substitutes or ()):
             return f"the script starts in `{self.folder}`, and `{path}` is beside it"
         return assumption_of(self._find_pieces(path, start, end))
 
     def find_partial(self, path: str) -> ShellField | None:
-        """Return the text that the script writes into a file, if parts of it are not known.
+        """Return the text that the script writes into a file, if parts of it are unknown.
 
-        None if it is known, or if the script leaves open whether a command changes it.
+        None if it is known, or if it is unknown whether a command of the script changes it.
         """
         field = self.find_written(path)
         if field is None or not any(piece.unread == field.unread for piece in field.pieces):
@@ -142,7 +143,7 @@ class Script(NamedTuple):
         return field if field.unread and is_partial else None
 
     def find_unknown(self, path: str, start: int, end: int) -> Piece | None:
-        """Return the first part of a written file that is not known, between two places in it."""
+        """Return the first unknown part of a written file between two places in it."""
         return unread_piece(self._find_pieces(path, start, end))
 
     def _find_pieces(self, path: str, start: int, end: int) -> Sequence[Piece]:

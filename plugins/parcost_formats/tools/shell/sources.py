@@ -93,13 +93,13 @@ def find_break(text: str, at: int) -> str:
     r"""Return why a command ends above the line of character *at*.
 
     >>> find_break("a \\\n  # note\n  --b", 14)
-    'the comment above it ends the command before'
+    'a comment above it ends the previous command'
     >>> print(find_break("a \\ # note\n  --b", 13), find_break("a\n--b", 2), sep="; ")
     `\` continues a line only as its last character; the line above has no `\` at its end
     """
     above = text[:at].rstrip(" \t").rstrip("\n").rpartition("\n")[2]
     if above.lstrip().startswith("#"):
-        return "the comment above it ends the command before"
+        return "a comment above it ends the previous command"
     if re.search(r"\\[ \t\r]+(?:#|$)", above):
         return "`\\` continues a line only as its last character"
     return "the line above has no `\\` at its end"

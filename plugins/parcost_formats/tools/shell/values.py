@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 #: Why words such as ``$@`` are not read.
-ARGUMENTS = "the arguments of the script are not known"
+ARGUMENTS = "the arguments of the script are unknown"
 
 
 class Piece(NamedTuple):
@@ -216,7 +216,7 @@ def split_at(pieces: Iterable[tuple[Piece, bool]], separators: str) -> list[list
         for char in others:
             text = text.replace(char, "\n" if not blanks else blanks[0])
         if others and (text != text.strip() or re.search(r"[\s]{2}", text)):
-            unread = "`IFS` parts empty words here, which is not read"
+            unread = "`IFS` splits empty words here, which is not supported"
             found[-1].append(piece._replace(unread=unread))
             continue
         if piece.text and blanks and piece.text[0] in blanks:
@@ -267,7 +267,7 @@ def _is_boundary(following: tuple[Piece, bool] | None) -> bool:
 
 
 class FieldSplit(NamedTuple):
-    """The words that hold for any result of the tests, and the words that depend on tests."""
+    """The words that do not depend on the results of tests, and the words that do."""
 
     certain: Sequence[ShellField]
     conditional: Sequence[ShellField]
@@ -286,7 +286,9 @@ def split_fields(fields: Iterable[ShellField]) -> FieldSplit:
         if field.alternatives:
             taken = _split_branches(field, certain, conditional)
         elif taken and not is_flag(field) and field.unread != ARGUMENTS:
-            conditional.append(_mark(field, field.unread or "its flag is not certain", ()))
+            conditional.append(
+                _mark(field, field.unread or "it is not clear to which flag it belongs", ())
+            )
         else:
             taken = False
             certain.append(field)

@@ -57,7 +57,7 @@ _DEEPEST = 40  # commands and references inside of others
 
 
 class ShellTextError(FileError):
-    """A text is no valid shell text; the error has the place."""
+    """An error with its place: a text is not valid shell text."""
 
 
 def parse_script(text: str) -> Sequence[ShellNode]:
@@ -374,8 +374,8 @@ class _ScriptParser(_WordReader):
         token = self._peek()
         shown = self._key()
         if shown == "(":
-            self._fail(token, "the shell takes this `(` for its own: quote it")
-        self._fail(token, f"`{shown or 'this'}` has no command before it")
+            self._fail(token, "the shell interprets this `(`: quote it")
+        self._fail(token, f"there is no command before `{shown or 'this'}`")
 
     def _sequence(self, ends: Sequence[str]) -> Sequence[ShellNode]:
         found: list[ShellNode] = []
@@ -638,11 +638,11 @@ class _ScriptParser(_WordReader):
                     named = words[0]
                     self._next()
                     if self._key() != ")":
-                        self._fail(token, "the shell takes this `(` for its own: quote it")
+                        self._fail(token, "the shell interprets this `(`: quote it")
                     self._next()
                     return self._function(named if isinstance(named, ShellToken) else None)
                 if token.operator == "(":
-                    self._fail(token, "the shell takes this `(` for its own: quote it")
+                    self._fail(token, "the shell interprets this `(`: quote it")
                 if not self._redirects(redirections, words):
                     break
                 end = self.at

@@ -99,11 +99,11 @@ def _of_toml(draft: Draft, text: str) -> dict[str, Option]:
         )
         text = entry.value if isinstance(entry.value, str) else ""
         if name.startswith(_NUMERIC) and _NUMBER.fullmatch(text):
-            draft.problem(option, "a number is expected, and this is text", "leave out the quotes")
+            draft.problem(option, "a number is expected, but this is text", "leave out the quotes")
             continue
         before = found.setdefault(name, option)
         if before.texts != option.texts:
-            message = f"`{before.key}` and `{key}` are one field, with different values"
+            message = f"`{before.key}` and `{key}` set the same field to different values"
             for one in (before, option):
                 draft.problem(one, message)
     return found
@@ -143,7 +143,11 @@ def _translation(
             answer = answer_to(option.name, tables)
             if answer and not _is_switch_beside(draft, option, option_attribute(answer)):
                 answers = draft.answers_to(option_attribute(answer), answer)
-                options.ask(option, option.unread or f"in no table of {Torchtitan.title}", answers)
+                options.ask(
+                    option,
+                    option.unread or f"not in parcost's table of {Torchtitan.title}",
+                    answers,
+                )
             draft.leave(option, option.unread, option_attribute(answer) if answer else "")
     return draft.translation()
 

@@ -82,7 +82,7 @@ def read_command(file: ImportFile) -> TitanCommand:
     )
     found = [one for call in calls if (one := _read_start(call)) is not None]
     if not found:
-        raise FileError("the command of torchtitan is not read")
+        raise FileError("the command of torchtitan cannot be read")
     if len({tuple(word.text for word in arguments) for _, _, arguments in found}) > 1:
         raise several_commands(file, [call for call, _, _ in found], "commands of torchtitan")
     call, launcher, arguments = found[0]
@@ -114,7 +114,7 @@ def set_devices(draft: Draft, line: CommandLine) -> None:
     product, stated = draft.value_of("cluster.devices"), other.value_of("cluster.devices")
     if product is not None and stated is not None and stated.value != product.value:
         message = (
-            f"the degrees need {product.value} devices, and the launcher starts {stated.value}"
+            f"the degrees need {product.value} devices, but the launcher starts {stated.value}"
         )
         place = Option(name="devices", key=stated.key, start=stated.start, end=stated.end)
         draft.problem(place, message)
@@ -243,7 +243,7 @@ def _read_file(file: ImportFile, script: Script, named: Option) -> tuple[str, di
         why = next(filter(None, map(script.find_reason, places)), "")
         why = named.unread or why or "is not in the folder of the script"
         help = "put it there, or evaluate it: `parcost eval FILE.toml` with --set for the rest"
-        raise error_at(named, f"`{path}` has the other keys, and {why}", help)
+        raise error_at(named, f"`{path}` has the other keys, but {why}", help)
     try:
         entries = read_toml(text)
     except FileError as error:

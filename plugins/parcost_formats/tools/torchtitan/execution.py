@@ -44,10 +44,10 @@ def read_execution(options: TitanOptions, degrees: ParallelDegrees) -> None:
         draft.ignore(offload, "it is off")
     name = options.get("optimizer.name")
     if name is not None and name.text in ("Adam", "AdamW"):
-        draft.ignore(name, "the recipes of the catalogue are for Adam")
+        draft.ignore(name, "the recipes of the catalogue have the optimizer state of Adam")
     elif name is not None:
         reason = (
-            f"precision recipes have the optimizer state of Adam, and the optimizer is {name.text}"
+            f"precision recipes have the optimizer state of Adam, but the optimizer is {name.text}"
         )
         options.ask(name, reason, ["--use catalog.precisions.bf16_fsdp"])
 
@@ -113,7 +113,7 @@ def _early_stop(options: TitanOptions) -> None:
     if mode is not None and mode.text == "none":
         draft.ignore(early, "nothing is recomputed")
     elif _compiles_layers(options):
-        draft.ignore(early, "the compiler leaves out what backward does not read")
+        draft.ignore(early, "the compiler does not save tensors that backward does not need")
     else:
         draft.set("recompute.stops_early", "off" if early.text == "false" else "on", early)
 
@@ -132,8 +132,8 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
         base, option, why = _read_float8(options, base, converters, why)
     else:
         if converters is not None and narrow:
-            message = "FP8 products between layers that compute in float32 are not modeled"
-            draft.problem(converters, message, "without the converter the job is read")
+            message = "FP8 matrix products between layers in float32 are not modeled"
+            draft.problem(converters, message, "remove the converter to import the job")
         for one in map(options.get, (_GATHER, _RECIPE)):
             if one is not None:
                 draft.ignore(one, "it has no effect without the converter float8")
@@ -153,7 +153,7 @@ def _read_data_types(options: TitanOptions, degrees: ParallelDegrees) -> Choice:
     elif multiplied == "float32":
         base = "fp32"
     elif degrees.is_unsharded and (degrees.tp > 1 or degrees.pp > 1):
-        fact = "mixed precision takes effect under FSDP, CP or plain DDP alone"
+        fact = "mixed precision has an effect only with FSDP, CP or plain DDP"
         asked = option or options.get("parallelism.data_parallel_shard_degree")
         if options.python and asked is not None:
             answers = ["--use catalog.precisions.fp32", "--use catalog.precisions.bf16_fsdp"]
@@ -201,7 +201,7 @@ def _reduction(options: TitanOptions, reduced: str | None, usual: str, *, is_pla
     size = "2 B" if reduced == "bfloat16" else "4 B"
     if is_plain or size == usual:
         if option is not None:
-            options.draft.ignore(option, "as the recipe has it")
+            options.draft.ignore(option, "as in the recipe")
     elif option is not None:
         options.draft.set("precision.reduction", size, option)
     else:
@@ -224,8 +224,10 @@ def _converters(options: TitanOptions) -> tuple[Option | None, Sequence[str]]:
     others = [name for name, kind in zip(names, kinds, strict=False) if kind != "float8"]
     if option is not None and others:
         if any("lora" in name.lower() for name in others):
-            options.draft.problem(option, "adapters of this tool are not read yet")
-        options.ask(option, f"{', '.join(others)}: no recipe has its products", _NARROW)
+            options.draft.problem(option, "adapters of this tool are not supported yet")
+        options.ask(
+            option, f"{', '.join(others)}: there is no recipe with these matrix products", _NARROW
+        )
     return option, kinds
 
 
@@ -266,7 +268,7 @@ def _kernels(options: TitanOptions, pp: int) -> None:
     if off is not None:
         draft.set("kernels.cuda_graphs", "none" if off.text != "false" else "iteration", off)
     elif options.budget and pp > 1:
-        why = "graphs of pipelines are not captured"
+        why = "CUDA graphs of pipelines are not modeled"
         draft.assume("kernels.cuda_graphs", "none", options.why(why))
     backend = options.get("model.attn_backend")
     if backend is not None:

@@ -202,7 +202,7 @@ def _parts_of_batch(
     number = options.whole(name, 1) or degrees.pp * degrees.chunks
     near = option or options.get(_LOCAL) or options.get("parallelism.pipeline_parallel_degree")
     if local % number and near is not None:
-        message = f"a local batch of {local} does not divide into {number} micro-batches"
+        message = f"a local batch of {local} is not divisible by {number} micro-batches"
         options.draft.problem(near, message)
     elif option is not None:
         options.draft.set("training.micro_batch", digits(local // number), option)
@@ -228,8 +228,9 @@ def _global(options: TitanOptions, degrees: ParallelDegrees, local: int) -> None
         runs = f"{number} sequences / ({degrees.replicas} replicas * {local})"
         reason = (
             f"torchtitan fills and drains the pipeline for each local batch, {runs} = "
-            f"{number // once} times a step, and parcost once: choose the batch of one run, and "
-            f"multiply its time by {number // once}, or all of them in one run, with fewer bubbles"
+            f"{number // once} times per step, but parcost runs it once: evaluate the batch of one "
+            f"run and multiply its time by {number // once}, or evaluate the whole batch as one "
+            "run, with fewer bubbles"
         )
         answers = [f"--set 'training.global_batch={one} sequences'" for one in (once, number)]
         draft.ask("training.global_batch", reason, answers, option)
@@ -249,7 +250,7 @@ def _tokens(options: TitanOptions, degrees: ParallelDegrees) -> None:
     if count % each:
         near = option or options.get(_LENGTH)
         if near is not None:
-            message = f"{count} tokens are not whole sequences of {each}"
+            message = f"{count} tokens is not a whole number of sequences of {each}"
             help = f"{count // each * each or each} tokens are"
             draft.problem(near, message, help)
         return
@@ -272,7 +273,7 @@ def _tokens(options: TitanOptions, degrees: ParallelDegrees) -> None:
         if several is not None and degrees.pp > 1:
             draft.set("training.global_batch", value, several)
         else:
-            why = "num_tokens_per_train_step is a micro-batch of each replica"
+            why = "num_tokens_per_train_step is one micro-batch per replica"
             options.default(_STEP, "training.global_batch", value, why)
         return
     draft.set("training.global_batch", f"{digits(number)} tokens", step)

@@ -141,7 +141,7 @@ def _sharding(options: TitanOptions, replicate: int, shard: int, cp: int) -> int
     word = options.word("parallelism.fsdp_reshard_after_forward", "default", "always", "never")
     policy = options.get("parallelism.fsdp_reshard_after_forward")
     if policy is not None and word == "default":
-        draft.ignore(policy, "as the framework of the catalogue has it")
+        draft.ignore(policy, "as in the framework of the catalogue")
     elif policy is not None and word is not None:
         if zero:
             draft.set("sharding.reshard", "on" if word == "always" else "off", policy)
@@ -197,7 +197,7 @@ def _context(options: TitanOptions, cp: int) -> None:
     elif balance.text in _BALANCES:
         draft.set("context.balance", _BALANCES[balance.text], balance)
     else:
-        draft.leave(balance, "shares are balanced by their ends here: zigzag")
+        draft.leave(balance, "here the shares are balanced by zigzag")
 
 
 def _pipeline(options: TitanOptions, pp: int, layers: int | None) -> int:
@@ -210,7 +210,7 @@ def _pipeline(options: TitanOptions, pp: int, layers: int | None) -> int:
         for field in _OF_PIPELINES:
             one = options.get(f"parallelism.{field}")
             if one is not None:
-                draft.ignore(one, "one stage has no pipeline")
+                draft.ignore(one, "there is only one pipeline stage")
         return 1
     word = _TABLE["old_schedules"].get(option.text, option.text) if option is not None else "1F1B"
     if option is not None and word not in schedules:
@@ -237,7 +237,7 @@ def _stages(
     draft = options.draft
     if len(counts) % pp or (chunks == 1 and len(counts) != pp):
         draft.problem(
-            option, f"{len(counts)} parts of the model cannot be spread over {pp} pipeline devices"
+            option, f"{len(counts)} stages cannot be distributed evenly over {pp} pipeline ranks"
         )
         return
     if len(counts) > pp:
@@ -265,7 +265,7 @@ def _equal_stages(
     option = options.get("parallelism.pipeline_parallel_layers_per_stage")
     if option is not None and each is not None:
         if layers is None:
-            draft.leave(option, "the layers of the model are not known")
+            draft.leave(option, "the number of layers of the model is unknown")
             return chunks
         stages = -(-(layers + before + behind) // each)
         if stages % pp or (chunks == 1) != (stages == pp):
@@ -280,7 +280,7 @@ def _equal_stages(
             "schedule.chunks",
             str(chunks),
             schedule,
-            options.why("such schedules have two stages of a device"),
+            options.why("such schedules have two stages per device"),
         )
     near = first or last
     if near is None or (before, behind) == (1, 1):
@@ -289,11 +289,11 @@ def _equal_stages(
                 draft.ignore(one, "it is the default")
         return chunks
     if layers is None:
-        draft.leave(near, "the layers of the model are not known")
+        draft.leave(near, "the number of layers of the model is unknown")
         return chunks
     counts = deal(layers, pp * chunks, before, behind)
     if min(counts) < 0:
-        draft.problem(near, "a stage would have fewer layers than none")
+        draft.problem(near, "a stage would have a negative number of layers")
         return chunks
     draft.set("schedule.stages", f"[{', '.join(map(str, counts))}]", near)
     if last is not None and last is not near:
@@ -302,7 +302,9 @@ def _equal_stages(
 
 
 def deal(layers: int, stages: int, before: int, behind: int) -> Sequence[int]:
-    """Return the layers of each stage: equal shares, first stages one more, fewer at the ends."""
+    """Return the layer count of each stage: equal shares, one more on the first stages, fewer at
+    the ends.
+    """
     each, more = divmod(layers + before + behind, stages)
     counts = [each + (place < more) for place in range(stages)]
     counts[0] -= before

@@ -81,7 +81,7 @@ class _JobReader:
             answers = ["--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp8_torchao"]
             self._draft.ask("precision", why, answers, option)
         elif option.key.startswith(_TURBO):
-            self._draft.ignore(option, "the framework decides how products run")
+            self._draft.ignore(option, "the framework decides how matrix products run")
         elif "sink_level" in option.key:
             self._draft.ignore(option, "it only affects the log")
         else:
@@ -89,7 +89,7 @@ class _JobReader:
         return False
 
     def _read_model(self, model: Option) -> Iterable[Option]:
-        """Return the fields of a model file beside the job, or of a model that Primus brings."""
+        """Return the fields of a model file beside the job, or of a model that Primus ships."""
         found = self._read_file(model, model.text)
         if found is not None:
             return found.values()
@@ -116,7 +116,7 @@ class _JobReader:
                 for key, value in _PRIMUS["defaults"].items()
             }
         if name not in _PRIMUS["bases"]:
-            why = place.unread or f"the file `{name}` is not beside the job, and not of Primus"
+            why = place.unread or f"the file `{name}` is neither beside the job nor part of Primus"
             fix = " ".join(place.answers) or "put it there, or write its sections as overrides"
             self._draft.problem(place, why, fix)
         return {}

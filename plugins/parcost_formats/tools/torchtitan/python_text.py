@@ -108,7 +108,7 @@ def _calls(function: ast.FunctionDef) -> set[str]:
 
 
 def _needs_more(function: ast.FunctionDef) -> bool:
-    """Return whether a function has arguments without a default: no launcher calls it."""
+    """Return whether a function has arguments without a default, so that no launcher calls it."""
     return len(function.args.args) > len(function.args.defaults)
 
 
@@ -192,7 +192,7 @@ class _ConfigurationReader:
         self._doubt = ""  # why the fields that are read are uncertain
         self.unread = [
             self._option("", name, Cell(None, node, name)).evolve(
-                unread="it may change the configuration, and is code"
+                unread="it is code that may change the configuration"
             )
             for name, node in library.changes
         ]
@@ -365,7 +365,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _unread_reasons(value: Any) -> Iterator[str]:
-    """Yield the reasons why a value is not known."""
+    """Yield the reasons why a value is unknown."""
     if isinstance(value, UnreadValue):
         yield value.why
     elif isinstance(value, list):

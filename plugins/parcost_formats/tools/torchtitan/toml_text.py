@@ -1,6 +1,6 @@
 """TOML with the place of every key.
 
-The standard library reads the values, and gives no places: a key's place is its line.
+The standard library reads the values without places, so the place of a key is its line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMMENT = re.compile(r"""^((?:[^"'#]|"(?:[^"\\]|\\.)*"|'[^']*')*)#.*$""")
 
 
 class TomlTextError(FileError):
-    """A text is not valid TOML; the error has the place."""
+    """An error with its place: a text is not valid TOML."""
 
 
 @record

@@ -46,7 +46,7 @@ class _TorchtitanWriter(JobWriter):
     def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
         """Return the configuration of a job."""
         if job.loss in _COMPILED_LOSS:
-            same["training.loss"] = "a compiled loss keeps the logits, and an eager one does not"
+            same["training.loss"] = "a compiled loss keeps the logits, an eager loss does not"
         text = self.text_of(job, _fields(job, same))
         return ToolSettings(text=text, same=same, needs=[*launcher(job), *_NEEDS])
 

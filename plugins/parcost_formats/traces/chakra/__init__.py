@@ -33,10 +33,8 @@ class Chakra(TimelineFileExporter):
         first = found[0]
         if len(found) > 1:
             names = ", ".join(map(_title, found[:5]))
-            message = (
-                f"Chakra traces of one step fill a folder, and these are {len(found)}: {names}"
-            )
-            help = "pick one with `--study` or `--set`"
+            message = f"a folder of Chakra traces has one step, but there are {len(found)}: {names}"
+            help = "choose one with `--study` or `--set`"
             raise SpecError([Diagnostic("trace-steps", message, help=help, place=first.path)])
         if first.part:
             message = f"pipeline `{first.part}` has no ranks or bytes, so it has no Chakra traces"

@@ -105,12 +105,12 @@ def _check_nodes(trace: StepTrace, nodes: Sequence[TraceNode], device: int, rank
     """Reject a trace over the node limit, if all ranks have as many nodes as this one."""
     if len(nodes) * ranks > _MOST_NODES:
         product = f"{len(nodes):,} x {ranks:,} = {len(nodes) * ranks:,} nodes"
-        _reject(trace, f"{product}: so many has a rank of device {device}, times the ranks")
+        _reject(trace, f"{product}: nodes of a rank of device {device} x number of ranks")
 
 
 def _reject(trace: StepTrace, what: str) -> None:
     message = f"the traces of `{trace.name}` have {what}"
-    help = f"{_MOST_NODES:,} is the limit of nodes: take fewer micro-batches, or some `--ranks`"
+    help = f"{_MOST_NODES:,} is the limit of nodes: use fewer micro-batches, or select `--ranks`"
     raise SpecError([Diagnostic("trace-size", message, help=help, place=trace.path)])
 
 

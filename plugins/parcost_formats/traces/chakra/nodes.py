@@ -161,7 +161,7 @@ class _DeviceNodes:
     def _chain(
         self, slices: Iterable[Slice], after: Sequence[int], *, hidden: bool = False
     ) -> Sequence[int]:
-        """Add *slices* in sequence; return the last nodes, or *after* if there are none.
+        """Add *slices* in sequence; return the last nodes, or *after* without slices.
 
         Of *hidden* slices only collectives become nodes.
         """

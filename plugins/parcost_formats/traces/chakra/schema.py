@@ -81,7 +81,9 @@ def messages() -> ChakraMessages:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError:
         message = "Chakra traces need protobuf, which is not installed"
-        raise MissingExtraError(message, "chakra", "`--format perfetto` needs nothing") from None
+        raise MissingExtraError(
+            message, "chakra", "`--format perfetto` needs no further package"
+        ) from None
     file = descriptor_pb2.FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
     types = descriptor_pb2.FieldDescriptorProto
     for message_name, fields in _FIELDS.items():

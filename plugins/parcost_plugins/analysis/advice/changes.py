@@ -1,8 +1,8 @@
 """The same study with single values changed and everything else held constant.
 
-``Study.replace`` changes the text of a spec, and expressions of the value change with it. Here
-nothing else changes, to isolate the effect of one value. Numbers are evaluated together, each in
-its own point of an array.
+``Study.replace`` changes the text of a spec, and expressions of the value change with it. Here only
+one value changes, to isolate its effect. Numbers are evaluated together, each in its own point of
+an array.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Effect(NamedTuple):
 
 
 def effects(study: Study, before: Outcome, changes: Sequence[Change]) -> list[Effect]:
-    """Return the effect of each change, made alone, on a study without sweeps."""
+    """Return the effect of each single change on a study without sweeps."""
     numbers = [i for i, change in enumerate(changes) if isinstance(change.value, float)]
     found: dict[int, tuple[float, float]] = {}
     if len(numbers) > _FEW and (together := _array_effects(study, [changes[i] for i in numbers])):

@@ -67,7 +67,7 @@ def section(values: Sequence[SourcedValue], found: Sequence[Effect]) -> Section:
         columns=("input", "value", "provenance", "step", "memory"),
         rows=rows[:_MOST],
         notes=[
-            "step, memory: their change if the value decreases by 10 %",
+            "step, memory: change if the value decreases by 10 %",
             _count_text([value for value, _ in matter]),
             *([_LINE_RATE.format(names=" and ".join(lines))] if lines else []),
         ],

@@ -36,8 +36,8 @@ _RATIO = (
     "hidden completely"
 )
 _WOULD_DO = (
-    "sufficient: the lowest bandwidth of a port with a step time within {slack:.0%} of an "
-    "unlimited link, at the present overlap"
+    "sufficient: lowest bandwidth of a port for a step time within {slack:.0%} of an unlimited "
+    "link, with the present overlap"
 )
 
 
@@ -122,7 +122,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
                 name=f"needed_bandwidth.{at.name}",
                 title=f"sufficient bandwidth of {at.name}",
                 value=Formula(
-                    text="least B at which the step is within the slack of one on endless B",
+                    text="lowest B for a step time within the slack of infinite B",
                     inputs={"slack": study[Targets].slack},
                     value=needed,
                 ),

@@ -66,7 +66,9 @@ def section(
     small = len(tried) - len(kept) - slower
     notes = [_remainder_text(small)] if small else []
     if slower:
-        notes.append(f"{slower} other change{' makes' if slower == 1 else 's make'} it slower")
+        notes.append(
+            f"{slower} other change{' makes' if slower == 1 else 's make'} the step slower"
+        )
     if orders:
         best, effect = min(zip(orders, effects, strict=True), key=lambda pair: pair[1].seconds)
         if effect.time <= -_LEAST:
@@ -97,7 +99,7 @@ def chart(kept: Sequence[Gain]) -> Chart | None:
     more = len(kept) - len(gains)
     return Chart(
         name="levers",
-        title="What a change takes off the step",
+        title="Step time saved by each change",
         place=50,
         notes=[
             "Each change alone. Orange: a setting changed. Blue: hardware twice as fast.",
@@ -167,7 +169,7 @@ def _ranking(kept: Sequence[Gain]) -> list[Gain]:
 
 def _remainder_text(small: int) -> str:
     changes = "1 other change moves" if small == 1 else f"{small} other changes move"
-    return f"{changes} the step by less than 0.1 %"
+    return f"{changes} the step time by less than 0.1 %"
 
 
 def improvements(study: Study) -> list[tuple[str, Change]]:

@@ -1,7 +1,7 @@
 """The smallest changes that reach a target.
 
-Each change is made alone in the spec and evaluated; expressions that depend on it follow. For a
-free count, such as micro-batches, the smallest sufficient one is searched.
+Each change is made separately in the spec and evaluated, with the expressions that depend on it.
+For a free count, such as micro-batches, the smallest sufficient one is searched.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
     closest = sorted(tried, key=lambda a: float(a.outcome.step_seconds))[:3]
     rows = [(a.title, *_figures(a.study, a.outcome)) for a in reached or closest]
     if not reached:
-        notes.insert(0, "no single change that was tried is enough; these are the fastest of them")
+        notes.insert(0, "no single change reaches the targets; the fastest ones are listed")
     yield Section(
         title="Changes that reach the targets",
         columns=("change", "step", "MFU", "bubble"),
         rows=rows,
-        notes=[*notes, "each change alone; values that depend on it change too"],
+        notes=[*notes, "each change alone; dependent values change as well"],
     )
 
 

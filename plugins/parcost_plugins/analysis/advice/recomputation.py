@@ -58,11 +58,11 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
     if base is None or not found:
         return
     yield Section(
-        title="What recomputation saves",
+        title="Memory saved by recomputation",
         columns=("with", "memory", "FLOPs", "step", "saved per ms", ""),
         rows=[_row(saving) for saving in sorted(found, key=lambda one: one.rank)],
         notes=[
-            f"each part alone, compared with no recomputation: {_amounts(base.outcome)}",
+            f"each row alone, compared with no recomputation: {_amounts(base.outcome)}",
             "memory: of the device with the highest peak; FLOPs: of the busiest device",
             *_without_effect(found),
         ],
@@ -109,7 +109,11 @@ def _row(saving: _Saving) -> Sequence[Any]:
 
 def _without_effect(found: Sequence[_Saving]) -> list[str]:
     small = [one for one in found if (one.path, one.value) == _CORE and one.bytes_ < _LEAST_BYTES]
-    return ["the attention core saves nothing: its kernel keeps no scores"] if small else []
+    return (
+        ["recomputing the attention core saves no memory: its kernel does not store scores"]
+        if small
+        else []
+    )
 
 
 def _amounts(outcome: Outcome) -> str:

@@ -98,7 +98,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Interval]:
     jobs = job_spread(study[Training])
     margin = 0.0 if jobs is None else float(jobs.margin)
     symbols = {"T": (outcome.step_formula, "s")}
-    source = f"{_SOURCE}; it holds every anchor"
+    source = f"{_SOURCE}; it contains every anchor"
     low: Real
     high: Real
     if found.causes is None:
@@ -180,7 +180,7 @@ def _notes(found: Anchoring) -> Iterator[str]:
     step = found.step
     if found.causes is not None:
         factors = ", ".join(f"{name} x {f:.3f}" for name, f in found.causes.factors.items())
-        yield f"by cause, because it predicts each layout better from the others: {factors}"
+        yield f"corrected by cause, which predicts each layout better from the others: {factors}"
     elif step.layouts:
         yield (
             f"w = {step.weight:.2f}: measured / predicted of other layouts is exp(w r) = "
@@ -188,4 +188,4 @@ def _notes(found: Anchoring) -> Iterator[str]:
             f"deviation {100 * step.deviation:.1f} %"
         )
     if any(one.reason for one in found.compared):
-        yield "an excluded anchor has weight 0"
+        yield "excluded anchors have weight 0"

@@ -115,7 +115,7 @@ def find_anchoring(study: Study) -> Anchoring | None:
     try:
         written = study.as_written()
     except SpecError as error:
-        return _ignore_all(anchors, f"the file by itself is not a study: {_first_line(error)}")
+        return _ignore_all(anchors, f"the file alone is not a study: {_first_line(error)}")
     spread = Spread(between=float(jobs.between), within=float(jobs.within))
     found = _without_contradictions([_compare(study, written, one) for one in anchors], spread)
     residuals = _residuals(found)
@@ -156,7 +156,9 @@ def _compare(study: Study, written: Study, anchor: Anchor) -> Comparison:
     name = block_name(anchor)
     swept = [one for one in block_type(Anchor).fields if array_kind(getattr(anchor, one))]
     if swept:
-        return Comparison(name=name, reason=f"an anchor is one run, and `{swept[0]}` is swept")
+        return Comparison(
+            name=name, reason=f"an anchor describes one run, but `{swept[0]}` is swept"
+        )
     try:
         run = written.replace(read_settings(anchor.settings))
         if run.axes:
@@ -169,7 +171,7 @@ def _compare(study: Study, written: Study, anchor: Anchor) -> Comparison:
         if not all_of(run.legal()):
             failed = [check for _, check in run.contributions("checks") if not all_of(check.holds)]
             ids = ", ".join(dict.fromkeys(check.id for check in failed))
-            return Comparison(name=name, reason=f"the run is not possible: {ids}")
+            return Comparison(name=name, reason=f"the run is invalid: {ids}")
         outcome = run.evaluate()
     except ValueError as error:
         return Comparison(name=name, reason=str(error))
@@ -199,7 +201,7 @@ def _comparison(run: Study, outcome: Outcome, anchor: Anchor) -> Comparison:
     apart = None if anchor.predicted is None else float(anchor.predicted)
     if apart is not None and abs(predicted / apart - 1) > _ALIKE:
         reason = (
-            f"predicted at {apart:.4g} s by its own spec, and at {predicted:.4g} s here: the file "
+            f"predicted at {apart:.4g} s by its own spec, but at {predicted:.4g} s here: the file "
             "or the catalogue differs in more than `settings`"
         )
         return evolve(found, reason=reason)
@@ -221,7 +223,7 @@ def _contradiction(run: Study, anchor: Anchor) -> str:
         kind, _, name = path.partition(".")
         block = _parts(run).get(kind)
         if block is None or name not in {"", *block_type(type(block)).fields}:
-            return f"`job` has `{path}`, which no model, device or precision has"
+            return f"`job` has `{path}`, which is not an attribute of a model, device or precision"
         value = _text(getattr(block, name)) if name else block_name(block)
         same = value == text or (not name and value.endswith(f"_{text}"))
         if not same and _number(value) != _number(text):
@@ -244,13 +246,13 @@ def _other_job(study: Study, run: Study) -> str:
     """Return why *study* is another job than the run of an anchor; "" if it is the same."""
     here, there = _parts(study), _parts(run)
     if trains_model(study) != trains_model(run):
-        return "of another job: one of the two trains adapters beside frozen weights"
+        return "of another job: only one of the two trains adapters"
     if (one := _adapters(study)) != (other := _adapters(run)):
         name = next(name for name in one if one[name] != other[name])
         return f"of another job: `adapters.{name}` was {other[name]}, and is {one[name]} here"
     for kind in ("device", "framework"):
         if block_name(here[kind]) != block_name(there[kind]):
-            names = f"`{block_name(there[kind])}`, and here it is `{block_name(here[kind])}`"
+            names = f"`{block_name(there[kind])}`, but here it is `{block_name(here[kind])}`"
             return f"of another {kind}: {names}"
     compared = {"model": tuple(block_type(type(here["model"])).fields), "precision": _RECIPE}
     for kind, attributes in compared.items():

@@ -13,7 +13,7 @@ from parcost_plugins.analysis.anchors import anchored_figures
 from parcost_plugins.analysis.figures import memory, model, plausibility, time
 from parcost_plugins.vocabulary import Training
 
-_STEP = "a training step, and this study has only calculators; write a `training` block"
+_STEP = "a training step; this study has only calculators: write a `training` block"
 _OF_A_STEP = (
     "step_time",
     "tokens_per_second",

@@ -17,7 +17,7 @@ def peak_memory(study: Study, outcome: Outcome) -> Iterator[Figure]:
     used = formula(
         "sum(M)",
         M=(held, "B"),
-        source="memory terms at the peak, on the device with the highest peak",
+        source="sum of the memory terms at the peak, on the device with the highest peak",
     )
     yield Figure(
         name="memory",

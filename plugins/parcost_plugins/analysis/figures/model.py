@@ -46,7 +46,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
     # Kernels that write the scores compute all of them, and mask half afterwards.
     masked = causal and writes_scores(study)
-    executed = "with its masked half" if masked else asked_for
+    executed = "including its masked half" if masked else asked_for
     yield Figure(
         name="hfu",
         title="HFU (hardware FLOPs)",
@@ -72,16 +72,20 @@ def size(study: Study) -> Iterator[Figure]:
     yield Figure(
         name="parameters",
         title="parameters",
-        value=formula("sum(psi)", psi=held, source="all matrices, biases and norms of the model"),
+        value=formula(
+            "sum(psi)", psi=held, source="sum over all matrices, biases and norms of the model"
+        ),
         unit="",
     )
     if not trains_model(study):
         yield Figure(
             name="trained_parameters",
             title="trained parameters",
-            value=formula("sum(psi)", psi=trained, source="both matrices of every adapter"),
+            value=formula(
+                "sum(psi)", psi=trained, source="sum over both matrices of every adapter"
+            ),
             unit="",
-            brief="of the adapters; the model is frozen",
+            brief="adapters only; the model is frozen",
         )
     yield Figure(
         name="flops_per_token",
@@ -92,9 +96,9 @@ def size(study: Study) -> Iterator[Figure]:
 
 
 def _flops_per_token(study: Study) -> Formula:
-    """Return the model FLOPs per token, by part: forward, and backward with twice as many.
+    """Return the model FLOPs per token, by part: forward, and backward with twice the FLOPs.
 
-    Backward has as many as forward for frozen matrices.
+    For frozen matrices, backward has the same FLOPs as forward.
     """
     counted: dict[str, Formula] = {}
     frozen: dict[str, Formula] = {}

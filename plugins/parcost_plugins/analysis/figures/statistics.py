@@ -32,7 +32,7 @@ def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "peak micro-batches in flight on the first device",
         "",
         Formula(
-            text="counted in the order of the schedule",
+            text="count in the order of the schedule",
             inputs={"schedule": cut.schedule, "p": cut.stages, "m": cut.micro_batches},
             value=outcome.device_alive[0],
         ),

@@ -61,7 +61,7 @@ def section(study: Study) -> Iterator[Section]:
         if fastest is not simplest:
             notes.append(f"the fastest that fits: {fastest.strategy.title}, {_layout(fastest)}")
     else:
-        notes.append("none fits: take more devices, or devices with more memory")
+        notes.append("none fits: use more devices, or devices with more memory")
     yield Section(
         title="Choice of a strategy",
         columns=("strategy", "layout", "memory", "fits", "step"),

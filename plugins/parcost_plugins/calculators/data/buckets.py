@@ -107,7 +107,7 @@ def section(b: BucketSketch) -> Iterator[Section]:
         title=f"Timeline, {block_name(b)}",
         columns=("bucket", "full", "sent from", "to"),
         rows=rows,
-        notes=["In the order of backward: the last layers first."],
+        notes=["Buckets in the order of the backward pass: last layers first."],
     )
 
 
@@ -126,7 +126,7 @@ def _optima(sheet: Sheet) -> Iterator[Figure]:
         "most_count",
         "largest number of buckets that hides all but the last bucket",
         "",
-        "alpha > 0 ? max((T - V) / alpha, 1) : infinity, best if nothing slows compute",
+        "alpha > 0 ? max((T - V) / alpha, 1) : infinity, best without slowdown of compute",
     )
     yield sheet(
         "bound_count",

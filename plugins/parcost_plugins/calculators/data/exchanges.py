@@ -63,8 +63,8 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
         "GB",
         "2 n c, without the factor (P - 1) / P" if e.method != "top_k" else "P n c",
     )
-    yield sheet("per_step", "sent by a rank for one gradient, by step", "B", "per_element / H")
-    yield sheet("peak", "sent by a rank at once", "GB", "volume / q")
+    yield sheet("per_step", "sent by a rank for one gradient, per step", "B", "per_element / H")
+    yield sheet("peak", "sent by a rank in one exchange", "GB", "volume / q")
     yield from _method(e, sheet, several=several)
     if e.bandwidth is not None:
         yield sheet("time", "time to send it", "ms", "volume / B")
@@ -76,16 +76,16 @@ def _method(e: ExchangeSketch, sheet: Sheet, *, several: bool) -> Iterator[Figur
     if e.method == "top_k":
         yield sheet(
             "break_even",
-            "density at which compression saves nothing",
+            "density above which compression saves no bytes",
             "%",
-            "ratio(2 (P - 1) / P e, (P - 1) (value + index)), beyond it a ring sends less"
+            "ratio(2 (P - 1) / P e, (P - 1) (value + index)), beyond it a ring sends fewer bytes"
             if several
             else "1",
         )
     if e.method == "power_sgd":
         yield sheet(
             "flops",
-            "products of projecting, restoring and orthogonalising",
+            "FLOPs of projection, reconstruction and orthogonalisation",
             "TFLOP",
             "n / (n_r n_c) (6 r n_r n_c + 2 n_r r^2), of matrices of n_r rows and n_c columns",
         )
@@ -94,7 +94,7 @@ def _method(e: ExchangeSketch, sheet: Sheet, *, several: bool) -> Iterator[Figur
 _IN_A_RING = "2 (P - 1) / P", "all-reduce in a ring"
 _OFTEN = {
     **dict.fromkeys(EXCHANGED, ("2 (P - 1) / P", "all-to-all and all-gather")),
-    "top_k": ("(P - 1)", "all-gather of all others' parts"),
+    "top_k": ("(P - 1)", "all-gather of the parts of all other ranks"),
     "power_sgd": ("2 (P - 1) / P", "all-reduce of two factors"),
 }
 

@@ -65,7 +65,7 @@ def section(f: FsdpSketch) -> Iterator[Section]:
         title=f"Timeline, {block_name(f)}",
         columns=("operation", "layer", "start", "end"),
         rows=[(e.what, e.layer, (e.start, "s"), (e.end, "s")) for e in shown],
-        notes=[f"{count - _ROWS} more follow"] if count > _ROWS else [],
+        notes=[f"{count - _ROWS} more rows"] if count > _ROWS else [],
     )
 
 

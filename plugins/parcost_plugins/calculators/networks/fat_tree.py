@@ -88,5 +88,5 @@ def _routes(sheet: Sheet, network: Network, *, levels: Real) -> Iterator[Figure]
         t_port=(network.port_latency, "s"),
         t_switch=(network.switch_latency, "s"),
         t_cable=(network.cable_latency, "s"),
-        note="of the wires and switches; software adds more",
+        note="cables and switches only, without software",
     )

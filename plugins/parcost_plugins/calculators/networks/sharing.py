@@ -108,7 +108,7 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
         f"{label}.flow",
         help=f"write one of its resources: {', '.join(f'`{name}`' for name in known) or 'none'}",
         label=label,
-        what=f"a flow `{unknown[0][0]}` over `{unknown[0][1]}`, and no resource of that name"
+        what=f"a flow `{unknown[0][0]}` over `{unknown[0][1]}`, but no resource of this name"
         if unknown
         else "no flow over any resource",
     )

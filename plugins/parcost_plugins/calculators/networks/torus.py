@@ -67,5 +67,5 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         "bandwidth of all links of a device, one direction",
         "B/s",
         "sum(k > 1 ? 1 + r : 0) B, r 1 for a dimension that wraps",
-        note="of a corner, if it does not wrap",
+        note="of a corner device, without wrap-around links",
     )

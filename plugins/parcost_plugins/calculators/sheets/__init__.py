@@ -1,6 +1,6 @@
 """Calculators of pipelines, grids, estimates, links, machines and states, without a model.
 
-A file may hold such a block and nothing else. A calculator is imported when a study has its block.
+A file may consist of only such a block. A calculator is imported when a study has its block.
 """
 
 from __future__ import annotations

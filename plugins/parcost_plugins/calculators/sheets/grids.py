@@ -56,10 +56,10 @@ def _sizes(grid: Grid) -> Iterator[Figure]:
     yield sheet("replica_nodes", "nodes of one replica", "", "ceil(replica / node)")
     yield sheet(
         "fast_domain",
-        "devices that want the fastest links",
+        "devices of a tensor and context parallel group",
         "",
         "tp cp",
-        note="tensor and context parallel",
+        note="they need the fastest links",
     )
     yield sheet("batch_share", "share of the batch of one replica", "", "1 / dp")
 
@@ -89,11 +89,11 @@ def _layouts(grid: Grid, machine: int) -> Figure:
         left = float(sum(1 for pp in every if machine // tp % pp == 0))
         found = found + where(divides(float(tp), grid.node), left, 0.0)
     counted = Formula(
-        text="tp that divide a node, and pp that divide what is left, counted",
+        text="number of tp that divide a node, times pp that divide the remaining devices",
         inputs={"node": grid.node, "machine": machine},
         value=found,
     )
-    title = "layouts of tp, pp and dp that fill the machine"
+    title = "layouts of tp, pp and dp that use all devices"
     return Sheet(block_name(grid))("layouts", title, "", counted)
 
 

@@ -49,7 +49,7 @@ def _rates(link: LinkSheet, one: Formula) -> Iterator[Figure]:
         "payload of a port, both directions",
         "GB/s",
         "2 B",
-        note="as vendors print it",
+        note="as in vendor data sheets",
     )
     yield sheet("total", "all ports, one direction", "GB/s", "ports B")
     yield sheet("total_bidirectional", "all ports, both directions", "GB/s", "2 ports B")
@@ -97,5 +97,5 @@ def machines(study: Study) -> Iterator[Figure | Check]:
             f"{compute} peak with 2:4 sparsity",
             "TFLOPS",
             "2 N F",
-            note="as data sheets print it",
+            note="as in vendor data sheets",
         )

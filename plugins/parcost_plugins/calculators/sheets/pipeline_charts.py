@@ -25,7 +25,9 @@ def bubble_charts(study: Study) -> Iterator[Chart]:
             name="bubble",
             title="Pipeline bubble over micro-batches",
             place=35,
-            notes=["Share of the step, by replay of the schedule. Large: the block's own point."],
+            notes=[
+                "Bubble as a share of the step, by replay. Large mark: the values of the block."
+            ],
             spec=_SPEC,
             columns={
                 "block": "pipeline",

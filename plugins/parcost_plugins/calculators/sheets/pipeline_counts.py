@@ -27,14 +27,14 @@ def _count_formula(sketch: PipelineSketch, number: float) -> Formula:
         "m": sketch.micro_batches,
         "v": sketch.chunks,
     }
-    return Formula(text="counted in the order of the schedule", inputs=inputs, value=number)
+    return Formula(text="count in the order of the schedule", inputs=inputs, value=number)
 
 
 def counts(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
     """Yield the passes, the messages and the layers of a stage."""
     sheet = _sheet(sketch)
     yield sheet("operations", "forward passes of stages", "", "p m v")
-    yield sheet("passes", "passes of stages, both ways", "", "2 p m v")
+    yield sheet("passes", "forward and backward passes of stages", "", "2 p m v")
     yield sheet(
         "transfers_per_boundary",
         "messages over one boundary",

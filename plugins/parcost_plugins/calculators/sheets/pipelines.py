@@ -245,7 +245,7 @@ def _fewest_micro_batches(sketch: PipelineSketch, makespan: Real) -> Iterator[Fi
         "idle": (sheet.formula("T - busy"), "s"),
         "x": (sheet.formula("ratio(target, 1 - target)" if of_step else "target"), "%"),
     }
-    note = "if the idle time stays as it is"
+    note = "if the idle time does not change"
     yield sheet(
         "fewest_micro_batches",
         "fewest micro-batches with a bubble of at most the target",
@@ -265,5 +265,5 @@ def _fewest_micro_batches(sketch: PipelineSketch, makespan: Real) -> Iterator[Fi
         "largest number of stages with a bubble of at most the target",
         "",
         f"floor(x m v + {_ROUNDING}) + 1",
-        note="if p stages idle for (p - 1) / v passes",
+        note="for an idle time of (p - 1) / v passes with p stages",
     )

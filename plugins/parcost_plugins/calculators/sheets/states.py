@@ -113,7 +113,7 @@ def _device_figures(state: StateSheet) -> Iterator[Figure]:
             "reading the weights of a device once",
             "s",
             "N w / (tp pp B)",
-            note="no token takes less",
+            note="lower bound of the time per token",
             B=(state.device.memory_bandwidth, "B/s"),
         )
     yield sheet(
@@ -121,14 +121,14 @@ def _device_figures(state: StateSheet) -> Iterator[Figure]:
         "gradients of a stage",
         "GB",
         "N g / pp",
-        note="all its tp ranks together",
+        note="sum over all tp ranks",
     )
     yield sheet(
         "copies",
-        "copies of the state that replicas hold together",
+        "number of copies of the state over all replicas",
         "",
         "dp per_device / (N (w + g + o) / (tp pp))",
-        note="1 if everything is sharded",
+        note="1 if all state is sharded",
     )
 
 
@@ -167,7 +167,7 @@ def _traffic_figures(state: StateSheet) -> Iterator[Figure]:
     if state.link is not None and (rate := all_ports(state.link)) is not None:
         yield sheet(
             "traffic_time",
-            "time of that, at the bandwidth of the link",
+            "time of this traffic at the bandwidth of the link",
             "s",
             "traffic / B",
             B=(rate, "B/s"),
@@ -183,17 +183,17 @@ def _memory_figures(state: StateSheet, memory: Formula) -> Iterator[Figure]:
     }
     yield sheet(
         "devices_needed",
-        "smallest number of devices that hold the state",
+        "smallest number of devices whose memory holds the state",
         "",
         f"ceil(state / M - {_ROUNDING})",
-        note="without anything else in memory",
+        note="state only, without activations",
     )
     yield sheet("capacity", "memory of all devices", "GB", "D M")
     yield sheet("fits", "all devices together hold the state", "", "state <= D M")
     yield sheet("filled", "state / memory of all devices", "%", "state / (D M)")
     yield sheet(
         "largest",
-        "largest model whose state they hold",
+        "largest model whose state fits on all devices",
         "G",
         "D M / (w + g + o)",
         note="parameters",
@@ -207,7 +207,7 @@ def _memory_figures(state: StateSheet, memory: Formula) -> Iterator[Figure]:
     )
     yield sheet(
         "widest_layer",
-        "hidden size at which one layer's state fills a device",
+        "hidden size at which the state of one layer fills a device",
         "",
         "sqrt(M / (12 (w + g + o)))",
         note="of 12 h^2 parameters",

@@ -56,5 +56,5 @@ def _one(study: Study, transfer: Transfer) -> Iterator[Check | Figure | Section]
 
 
 def _may_run(rules: list[Check]) -> bool:
-    """Return whether all *rules* hold at some point of the sweep."""
+    """Return whether all *rules* are satisfied at some point of the sweep."""
     return all(any_of(rule.holds) for rule in rules)

@@ -68,7 +68,9 @@ def _algorithm_checks(transfer: Transfer, group: Group, algorithm: Collective) -
         "transfer-unable",
         able,
         f"{block_name(transfer)}.algorithm",
-        help="the nearest are {below} and {above}" if power else "`auto` takes one that can run",
+        help="the nearest are {below} and {above}"
+        if power
+        else "`auto` chooses an algorithm that supports them",
         name=algorithm.name,
         operation=transfer.operation,
         ranks=group.ranks,
@@ -165,7 +167,7 @@ def _ranks(transfer: Transfer) -> Iterator[Check]:
             id="transfer-ranks",
             holds=False,
             subject=f"{name}.ranks",
-            message="`{name}` needs its number of ranks",
+            message="`{name}` needs a number of ranks",
             inputs={"name": name},
             help="write `ranks`, or `nodes` and `ranks_per_node`, or a `group` of the layout",
         )
@@ -182,7 +184,7 @@ def _ranks(transfer: Transfer) -> Iterator[Check]:
                 "local": transfer.ranks_per_node,
                 "P": P,
             },
-            help="leave one of them out",
+            help="remove one of them",
         )
     nodes = transfer.nodes
     yield RULES.check(

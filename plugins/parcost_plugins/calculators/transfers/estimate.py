@@ -128,7 +128,7 @@ def movement(algorithm: Collective, operation: str, n: Real, group: Group) -> Mo
 
 
 def _select(first: Any, one: Movement | None, other: Movement | None) -> Movement | None:
-    """Return *one* where *first* holds, and *other* elsewhere; None if either is unknown."""
+    """Return *one* where *first* is true, and *other* elsewhere; None if either is unknown."""
     if one is None or other is None:
         return None
     if isinstance(first, bool):

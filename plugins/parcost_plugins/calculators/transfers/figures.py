@@ -160,7 +160,7 @@ def _rates(sheet: Sheet, study: Study, estimate: TransferEstimate) -> Iterator[F
 def _limit(study: Study, estimate: TransferEstimate, crossing: Formula | None) -> Formula:
     """Return the lower bound in seconds for any algorithm on these links and this network."""
     operation = estimate.transfer.operation
-    bound = formula("0, without a bound of a plugin")
+    bound = formula("0, if no plugin provides a bound")
     if study.candidates(operation, "lower_bound"):
         bound = study.collective(operation, estimate.sent, estimate.group, "lower_bound").formula
     if crossing is None:
@@ -222,7 +222,9 @@ def _overlap_figures(sheet: Sheet, estimate: TransferEstimate) -> Iterator[Figur
         return
     sheet.symbols["compute"] = (estimate.transfer.compute, "s")
     sheet.symbols["T"] = sheet.formula("setup + times seconds"), "s"
-    yield sheet("ratio", "of the compute beside it", "%", "compute > 0 ? T / compute : infinity")
+    yield sheet(
+        "ratio", "of the compute that it overlaps with", "%", "compute > 0 ? T / compute : infinity"
+    )
     yield sheet("hidden", "hidden under compute", "s", "min(T, compute)")
     yield sheet("exposed", "exposed", "s", "max(0, T - compute)")
 

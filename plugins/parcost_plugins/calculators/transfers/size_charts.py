@@ -36,7 +36,7 @@ def transfer_charts(study: Study) -> Iterator[Chart]:
             title=f"{transfer.operation} over {group.ranks:g} ranks, by algorithm: "
             f"{block_name(transfer)}",
             place=60,
-            notes=["A dashed line stands where another algorithm becomes the fastest."],
+            notes=["A dashed line marks the size at which another algorithm becomes the fastest."],
             spec=_SPEC,
             columns={
                 "algorithm": "algorithm",

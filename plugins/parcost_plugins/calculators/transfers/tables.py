@@ -67,7 +67,9 @@ def comparison(study: Study, estimate: TransferEstimate) -> Section:
             if seconds < INFINITY:
                 timed.append((seconds, known))
             elif not all_:
-                unable.append(f"`{known.name}` cannot run here: it needs {known.needs(operation)}")
+                unable.append(
+                    f"`{known.name}` is not available here: it needs {known.needs(operation)}"
+                )
         picked = {k.name for k in study.candidates(operation)}
         auto = [s for s, k in timed if k.name in picked]
         for seconds, known in sorted(timed, key=lambda pair: (pair[0], pair[1].name)):
@@ -84,7 +86,7 @@ def comparison(study: Study, estimate: TransferEstimate) -> Section:
         notes=[
             "rounds: messages one after another, each with one latency (alpha)",
             "bytes: through the busiest port, in one direction",
-            "n is the whole buffer, not the part of one rank",
+            "n: size of the whole buffer, not the share of one rank",
             *unable,
         ],
     )
@@ -154,13 +156,13 @@ def ring(estimate: TransferEstimate) -> Section:
             sent = [f"{(rank - step - late) % P} to {(rank + 1) % P}" for rank in range(shown)]
             rows.append((f"{_SHORT[phase]} {step + 1}", *sent))
     notes = [
-        "each cell: the chunk that the rank sends, and to whom; a chunk is n / P",
+        "each cell: the chunk that the rank sends, and its destination; a chunk is n / P",
         "a reduce-scatter adds received chunks; rank i ends with the sum of chunk i",
     ]
     if not phases:
         notes = [f"`{operation}` does not go around a ring in chunks"]
     elif shown < P:
-        notes.append(f"the first {shown} of {P} ranks; the others do the same, one chunk further")
+        notes.append(f"the first {shown} of {P} ranks; each further rank sends the next chunk")
     return Section(
         title=f"{block_name(estimate.transfer)}: the ring step by step",
         columns=("step", *(f"rank {rank}" for rank in range(shown))),
@@ -180,7 +182,7 @@ def advice(study: Study, estimate: TransferEstimate) -> Section:
         meets = moved.waiting / moved.moving
         kind = "latency" if meets > 1 else "bandwidth"
         notes.append(
-            f"{kind}-bound: the bytes take {moved.moving * 1e6:.4g} us and start-up "
+            f"{kind}-bound: the transfer takes {moved.moving * 1e6:.4g} us and start-up "
             f"{moved.waiting * 1e6:.4g} us; they are equal at {_size_text(meets * estimate.n)}"
         )
         if kind == "latency":
@@ -194,7 +196,7 @@ def advice(study: Study, estimate: TransferEstimate) -> Section:
     fast, best = min(others)
     if fast < seconds:
         rows.append((f"use `{best}`", (fast, "s"), (seconds - fast, "s")))
-    rows.append(("no algorithm takes less than", (bound, "s"), (seconds - bound, "s")))
+    rows.append(("lower bound for any algorithm:", (bound, "s"), (seconds - bound, "s")))
     return Section(
         title=f"{name}: limits and remedies",
         columns=("change", "time", "saves"),
@@ -219,9 +221,9 @@ def _fewer_bytes(estimate: TransferEstimate) -> Iterator[tuple[Any, ...]]:
     """Yield the seconds saved by sending half the bytes, and by overlapping the transfer."""
     transfer, group = estimate.transfer, estimate.group
     half, _ = fastest_algorithm(estimate.algorithms, transfer.operation, estimate.sent / 2, group)
-    yield "send half the bytes (a narrower type)", (half, "s"), (estimate.whole - half, "s")
+    yield "send half the bytes (a type of fewer bits)", (half, "s"), (estimate.whole - half, "s")
     if transfer.operation in DIVIDED or transfer.operation == "all_reduce":
-        yield "hide it under compute of its length", (0.0, "s"), (estimate.whole, "s")
+        yield "overlap it with compute of the same length", (0.0, "s"), (estimate.whole, "s")
 
 
 def _size_text(bytes_: Real) -> str:

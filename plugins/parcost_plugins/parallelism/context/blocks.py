@@ -14,7 +14,7 @@ o, queries of q, keys and values of w elements, in bf16, an eager rank moves
 
 bytes. That is the last rank, which merges whole outputs; others merge halves. A compiler joins
 operators: a merge reads a block and the sum, and writes the sum. Keys and values of all ranks are
-gathered beside the first block. Gradients go round in r messages, the last of which nothing hides.
+gathered beside the first block. Gradients go round in r messages; the last one is not hidden.
 
 Transformer Engine's ring has a kernel for each tensor, in 16 bits for FP8 attention too. The last
 of c ranks, of h heads in n tokens, moves with elements of a bytes
@@ -112,8 +112,8 @@ def _operators(found: ContextExchange) -> dict[Pass, tuple[Real, Real]]:
 def gather_work(found: ContextExchange) -> Iterator[Work]:
     """Yield the all-gathers of keys and values, and the messages of their gradients.
 
-    A gather hides under the first of r blocks. Messages of gradients hide under the block behind
-    them, but for the last.
+    A gather hides under the first of r blocks. Messages of gradients are hidden under the next
+    block, except the last.
     """
     study, group, r = found.study, found.all_ranks, found.rounds
     n = found.size("s b w e")

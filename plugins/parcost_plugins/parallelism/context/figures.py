@@ -18,7 +18,7 @@ def ranks(study: Study) -> Figure:
     """Return the devices of one model copy: sequence parallelism adds none."""
     layout = study[Layout]
     sheet = Sheet(
-        source="sequence parallelism uses the tensor-parallel ranks, and adds no device",
+        source="sequence parallelism uses the tensor-parallel ranks without further devices",
         t=layout.tp,
         c=layout.cp,
         p=float(layout.pp),
@@ -67,7 +67,12 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
         "",
         "ratio((c - 1) w, sum(width) (c - 1) / c)",
     )
-    yield sheet("cp_crossover", "degree below which a ring sends less", "", "1 + ratio(a, k)")
+    yield sheet(
+        "cp_crossover",
+        "cp below which a ring sends fewer bytes than an all-gather",
+        "",
+        "1 + ratio(a, k)",
+    )
 
 
 def _volumes(sheet: Sheet, found: ContextExchange) -> Iterator[Figure]:
@@ -130,17 +135,17 @@ def regime(found: ContextExchange, outcome: Outcome) -> Section:
         ("tokens of a sequence on a rank", (tokens, "")),
         ("exposed in a step", (exposed, "s")),
     ]
-    notes = ["nothing hides a gather or an all-to-all that attention waits for"]
+    notes = ["attention waits for the gather or all-to-all, so that it is exposed"]
     if rings:
         rows += [
-            ("sending a block", (send.value, "s")),
-            ("working on a block", (work.value, "s")),
-            ("free from, tokens on a rank", (free, "")),
+            ("time to send a block", (send.value, "s")),
+            ("time to compute a block", (work.value, "s")),
+            ("tokens per rank from which a ring is hidden", (free, "")),
         ]
         if found.kind == "ring":
             notes = []
         notes.append(
-            "sending grows with the number of tokens, and compute with its square, so longer "
+            "send time grows with the tokens per rank, compute time with their square: longer "
             "blocks hide more"
         )
         notes.append(_regime_text(found, float(tokens), float(free)))
@@ -152,11 +157,11 @@ def regime(found: ContextExchange, outcome: Outcome) -> Section:
 def _regime_text(found: ContextExchange, tokens: float, free: float) -> str:
     """Return the regime as text."""
     if not found.context.double_buffer:
-        return "without a double buffer every block of any size is exposed"
+        return "without a double buffer, every block is exposed"
     if tokens >= free:
-        return f"free overlap: {tokens:.0f} tokens per rank; {free:.0f} are enough"
+        return f"hidden: {tokens:.0f} tokens per rank; {free:.0f} are enough"
     degree = int(found.study[Training].sequence // free)
-    enough = f"cp = {degree} has that many" if degree else "the whole sequence has fewer"
+    enough = f"cp = {degree} has enough" if degree else "the whole sequence has fewer"
     return f"exposed: {tokens:.0f} tokens per rank; {free:.0f} are needed; {enough}"
 
 
@@ -186,7 +191,7 @@ def _break_even_tokens(found: ContextExchange) -> Formula:
     link = found.outer.hop
     tokens = _tokens(found)
     return formula(
-        "ratio(n + sqrt(n^2 + 4 f alpha), 2 f), at which computing and sending take equal time",
+        "ratio(n + sqrt(n^2 + 4 f alpha), 2 f), at which compute and send take equal time",
         f=formula("T / (r X^2)", T=(_core(found), "s"), r=found.rounds, X=tokens),
         n=formula(
             "N / (X B)",

@@ -25,7 +25,7 @@ from parcost_plugins.vocabulary.partition import Counts
 from parcost_plugins.vocabulary.run_choices import open_window
 
 RING = "Liu et al. 2023 (ring attention)"
-LOCK_STEP = "each step of a ring waits for the rank whose block no mask thins"
+LOCK_STEP = "each step of a ring waits for the rank with an unmasked block"
 
 
 def ring_work(found: ContextExchange) -> Iterator[Work]:
@@ -77,7 +77,7 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
 
 
 def last_gradient_message(found: ContextExchange, sent: Call, host: str, count: Counts) -> Work:
-    """Return the message that brings the last sums of gradients home, which nothing hides.
+    """Return the message, never hidden, that returns the last sums of gradients to their rank.
 
     PyTorch sends gradients after each of r blocks, keys and values after all but the last.
     """

@@ -24,7 +24,7 @@ from parcost_plugins.vocabulary.neighbours import (
     multiples,
 )
 
-_TWO_EACH = ": each of the cp ranks has two, one from either end"
+_TWO_EACH = ": each of the cp ranks has two parts, one from either end"
 
 
 def words(study: Study) -> Iterator[Check]:
@@ -131,7 +131,8 @@ def _nearest_degrees(holds: Mask, heads: Real, u: Real) -> str:
     """Return the degrees nearest to the first failing one that divide the heads, as text."""
     degrees = divisors(first_failure(holds, heads), first_failure(holds, u))
     return (
-        f"groups of {degrees} ranks divide them; `context.algorithm = ring` has no such limit, and "
+        f"groups of {degrees} ranks are possible; `context.algorithm = ring` has no such limit, "
+        "and "
         "`hybrid` runs a ring over such groups"
     )
 

@@ -69,7 +69,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
             "micro-batches per gradient reduction",
             m,
             _yes_or_no(m > 1),
-            "" if m > 1 else "one micro-batch: every pass is followed by a reduction",
+            "" if m > 1 else "one micro-batch: every backward pass is followed by a reduction",
         ),
         (
             "bytes per reduced gradient",
@@ -94,7 +94,7 @@ def _memory_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
             "buckets are views of the gradients",
             "off" if copied else "on",
             _yes_or_no(not copied),
-            "copies take the gradients once more" if copied else "",
+            "copies need the memory of the gradients again" if copied else "",
         )
     room = memory_limits(study).most
     fits = bool(outcome.memory_bytes <= room)
@@ -102,7 +102,7 @@ def _memory_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
         "peak memory is within the limit",
         (outcome.memory_bytes, "GiB"),
         _yes_or_no(fits),
-        "" if fits else f"more than {room / 2**30:.4g} GiB: a higher ZeRO stage shards it",
+        "" if fits else f"more than {room / 2**30:.4g} GiB: increase the ZeRO stage",
     )
     link = study.group(next(iter(trained_groups(study))).inside).flat
     yield (

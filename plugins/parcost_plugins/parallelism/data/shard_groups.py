@@ -107,7 +107,7 @@ class ShardGroup:
     ) -> Work:
         """Return *repeat* calls per micro-batch, for a *share* of the compute in *window* to hide.
 
-        The share *alone* of the calls hides under nothing.
+        The share *alone* of the calls is not hidden.
         """
         return Work(
             name=name,

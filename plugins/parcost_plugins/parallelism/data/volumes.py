@@ -76,7 +76,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "gradient_bytes",
         "gradients of a rank",
         "GB",
-        "psi g, tensor and pipeline parallelism cut gradients too",
+        "psi g, tensor and pipeline parallelism also divide gradients",
     )
     yield sheet(
         "gradient_chunk",
@@ -84,7 +84,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "MB",
         "psi c / (dp cp), cut by tensor and pipeline parallelism, then by the ring"
         if study[Compression].method != "top_k"
-        else "psi c, a whole part in the ring of an all-gather",
+        else "psi c, a whole part per step of an all-gather ring",
     )
     if study[Compression].method != "none":
         yield sheet(
@@ -246,13 +246,13 @@ def _overlap(study: Study, outcome: Outcome) -> Iterator[Figure]:
     if any_of(wire > 0):  # fully hidden if nothing is reduced
         yield sheet(
             "overlap_efficiency",
-            "hidden share of that reduction",
+            "hidden share of the gradient reduction",
             "%",
             "ratio(sum(hidden), reduction_time)",
         )
     yield sheet(
         "micro_batch_for_overlap",
-        "micro-batch whose backward time equals the reduction time",
+        "micro-batch size at which the backward time equals the reduction time",
         "",
         "max(ceil(b reduction_time / max(sum(backward) / m, 1e-300)), 1)",
     )

@@ -127,7 +127,7 @@ def _gather(study: Study) -> Iterator[Once]:
 
 
 def _share_in_turn(study: Study, kind: StageKind) -> Real:
-    """Return the share of the parameters of *kind* whose gather modules wait for in turn.
+    """Return the share of the parameters of *kind* whose gather each module waits for.
 
     A module waits for all buckets of its parameters, and only the first of them is on its way. Each
     expert has matrices of its own, which no bucket splits; those of a layer are in several buckets.

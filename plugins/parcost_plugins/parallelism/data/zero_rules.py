@@ -77,8 +77,9 @@ def _unused_warnings(study: Study) -> Iterator[Check]:
             id="sharding-unused",
             holds=zero >= 2,
             subject="sharding.accumulate",
-            message="`accumulate = whole` changes nothing under ZeRO {zero}: gradients are "
-            "never sharded",
+            message=(
+                "`accumulate = whole` has no effect with ZeRO {zero}: gradients are not sharded"
+            ),
             inputs={"zero": zero},
             help="write `layout {{ zero = 2 }}` or 3, or leave `accumulate` out",
             severity="warning",

@@ -63,10 +63,10 @@ def _stages(study: Study, outcome: Outcome) -> Section | None:
 
 def _recommendation(fitting: list[tuple[float, int]], as_fast: Real) -> str:
     if not fitting:
-        return "none of them fits: the model must be split as well"
+        return "no stage fits: also use tensor or pipeline parallelism"
     fastest = min(seconds for seconds, _ in fitting)
     least = min(zero for seconds, zero in fitting if seconds <= fastest * (1.0 + as_fast))
-    return f"take ZeRO {least}: of those that fit, none is more than {100 * as_fast:g} % faster"
+    return f"use ZeRO {least}: no other stage that fits is more than {100 * as_fast:g} % faster"
 
 
 def _cost_at_stage(study: Study, outcome: Outcome, zero: int) -> tuple[Study, Outcome] | None:

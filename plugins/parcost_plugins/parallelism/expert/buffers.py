@@ -32,7 +32,7 @@ def memory(study: Study) -> Iterator[Memory]:
             T=exchange.tokens,
             P=exchange.group.ranks,
             x=(token, "B"),
-            source="room for every token that may arrive, and for its result",
+            source="buffers for all tokens that may arrive, and for their results",
         ),
         count=map_stages(min, layer_counts(study, moe=True), 1),
         once_per_device=True,

@@ -74,7 +74,7 @@ def _capacity(study: Study, sheet: Sheet) -> Iterator[Figure]:
     if routing.loads and routing.distribution == "measured" and routing.imbalance is None:
         yield sheet(
             "dropped_tokens",
-            "tokens dropped, as their expert is full",
+            "dropped tokens (expert at capacity)",
             "%",
             "sum(max(0, n - f m)) / (m E), n tokens of each expert, m of the mean",
             n=[float(n) for n in routing.loads],
@@ -97,7 +97,7 @@ def _travel(exchange: TokenExchange, sheet: Sheet) -> Iterator[Figure]:
     met = "G (1 - q), q the probability that a unit has none of the k experts"
     yield sheet(
         "expert_units",
-        "units of the fastest level that a token visits",
+        "nodes (units of the fastest level) that a token visits",
         "",
         met if limit is None else f"min(limit, {met.replace(', ', '), ', 1)}",
     )

@@ -36,33 +36,33 @@ _HEADLINES = ("bytes_per_rank", "peers", "imbalance", "outer_seconds", "seconds"
 class Dispatch:
     """One dispatch of tokens from some ranks to experts spread evenly over them."""
 
-    ranks: Real = integer(doc="ranks that send tokens and hold the experts")
-    experts: Real = integer(doc="experts over all ranks")
+    ranks: Real = integer(doc="number of ranks, which send tokens and hold the experts")
+    experts: Real = integer(doc="number of experts over all ranks")
     tokens: Real = integer(doc="tokens per rank")
     top_k: Real = integer(default=1, maximum=1e4, doc="experts per token")
     token: Real = quantity(BYTES, positive=True, doc="bytes sent for one copy of a token")
-    units: Real = integer(default=1, doc="nodes, or other units, of the ranks")
-    unit_limit: Real | None = integer(default=None, doc="limit of units to which one token is sent")
+    units: Real = integer(default=1, doc="number of nodes (or other units) of the ranks")
+    unit_limit: Real | None = integer(
+        default=None, doc="largest number of units to which one token is sent"
+    )
     concentration: Real | None = quantity(
         ONE,
         default=None,
         positive=True,
-        doc="the sum of the parameters of a Dirichlet distribution of the experts' popularity",
+        doc="sum of the parameters of a Dirichlet distribution of the popularity of experts",
     )
     capacity_factor: Real | None = quantity(
         ONE, default=None, positive=True, doc="capacity of an expert relative to its mean load"
     )
     bandwidth: Real | None = link_rate(default=None, doc="bandwidth of the port of a rank")
-    message: Real = quantity(
-        SECONDS, default=0.0, doc="time spent on each message, one after another"
-    )
+    message: Real = quantity(SECONDS, default=0.0, doc="time per message, for messages in sequence")
     taper: Real = quantity(
         ONE,
         default=1.0,
         minimum=1.0,
         doc=(
-            "bandwidth of a unit's ports over that of its links to other units: 2 halves what "
-            "leaves"
+            "bandwidth of the ports of a unit / bandwidth of its links to other units (taper): 2 "
+            "halves the outgoing rate"
         ),
     )
 
@@ -122,7 +122,7 @@ def _rules(one: Dispatch) -> Iterator[Check]:
 def _sheet(one: Dispatch) -> Sheet:
     """Return the symbols of a dispatch: P ranks, T tokens of each, k of E experts.
 
-    With a limit of units, a token visits as many ranks as in a step.
+    With a limit of units, a token visits the same number of ranks as in a step.
     """
     ranks = distinct_groups(one.experts, one.top_k, one.ranks)
     if one.unit_limit is not None:

@@ -13,7 +13,7 @@ The busiest rank receives more than the mean, and all ranks wait for it: its sha
 grows, the number of messages does not. Many ranks behind the ports of one unit average out, so that
 outer levels see less imbalance.
 
-Hidden under another micro-batch, the exchange of one runs beside the compute of another. The
+Hidden under another micro-batch, the exchange of one runs during the compute of another. The
 exchange of passes without a partner is exposed: of the first forward and the last backward, and of
 the warm-up of a pipeline. On average over p stages these are the passes of p micro-batches.
 

@@ -51,22 +51,22 @@ _HEADLINES = ("local_share", "baseline_local_share", "seconds", "speedup", "gain
 class TokenSource:
     """A group of devices with a fast network, and the experts that its tokens go to."""
 
-    tokens: tuple[int, ...] = integers(doc="tokens that it routes to each expert, in order")
+    tokens: tuple[int, ...] = integers(doc="tokens that the source routes to each expert, in order")
 
 
 @block("placement", label="required")
 class Placement:
     """Experts to be placed on groups of devices, or the stated result of a placement."""
 
-    sources: tuple[TokenSource, ...] = children("source", doc="the groups, each with its tokens")
+    sources: tuple[TokenSource, ...] = children("source", doc="groups, each with its tokens")
     groups: Real | None = integer(
         default=None,
         minimum=2.0,
-        doc="groups, where no sources are listed but `local_share` is stated",
+        doc="number of groups, if `local_share` is set without sources",
     )
     local_share: Real | None = fraction(
         default=None,
-        doc="share of the tokens that stay in their group, stated instead of worked out",
+        doc="share of the tokens that stay in their group, in place of `source` blocks",
     )
     baseline: str = word(
         "listed",
@@ -77,23 +77,24 @@ class Placement:
     baseline_remote: Real | None = fraction(
         default=None,
         positive=True,
-        doc="share of tokens that leave their group before, in place of a baseline",
+        doc="share of tokens that left their group before, in place of a baseline",
     )
     token: Real | None = quantity(
-        BYTES, default=None, positive=True, doc="one copy of a token, for times"
+        BYTES,
+        default=None,
+        positive=True,
+        doc="size of one copy of a token, for the exchange times",
     )
-    bandwidth: Real | None = link_rate(
-        default=None, doc="bandwidth by which a group reaches the others"
-    )
+    bandwidth: Real | None = link_rate(default=None, doc="bandwidth of a group to the other groups")
     before: Real | None = quantity(
-        SECONDS, default=None, positive=True, doc="exchange before, where it was measured"
+        SECONDS, default=None, positive=True, doc="measured time of the exchange before"
     )
     after: Real | None = quantity(
-        SECONDS, default=None, positive=True, doc="exchange with the placement, where measured"
+        SECONDS, default=None, positive=True, doc="measured time of the exchange with the placement"
     )
     exchange_share: Real | None = fraction(
         default=None,
-        doc="share of the step that the exchange took before, for the gain in throughput",
+        doc="share of the step time that the exchange took before, for the gain in throughput",
     )
     throughput_gain: Real | None = fraction(
         default=None,
@@ -220,7 +221,7 @@ def _shares(one: Placement, local: Real, remote_before: Real) -> Iterator[Figure
     )
     yield sheet(
         "global_load_removed",
-        "traffic between groups that is saved",
+        "saved traffic between groups",
         "%",
         "1 - ratio(1 - local, before)",
     )

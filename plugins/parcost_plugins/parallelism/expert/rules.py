@@ -25,7 +25,7 @@ _PAIRED = ("dualpipe", "dualpipe_v")  # their passes run as pairs, which hide co
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Return the rules of a mixture of experts; a dense model has none."""
+    """Return the rules of a mixture of experts; an empty list for a dense model."""
     model = study[Training].model
     if not model.experts or model.is_nominal:
         return
@@ -141,7 +141,7 @@ def _drop_checks(study: Study) -> Iterator[Check]:
             "load": load,
             "enough": ceil(100 * load) / 100,
         },
-        help="a factor of {enough:g} drops none; without a capacity factor experts take all tokens",
+        help="write a factor of {enough:g}, which drops no tokens, or remove the capacity factor",
         severity="warning",
         factor=factor / load,
     )
@@ -192,11 +192,12 @@ def _pair_check(study: Study) -> Check:
         id="exchange-pairs",
         holds=schedule in _PAIRING,
         subject=f"{block_name(study[Routing])}.hide",
-        message="`hide = pair` is for the schedules `one_f_one_b` and `interleaved`; "
+        message="`hide = pair` needs the schedule `one_f_one_b` or `interleaved`; "
         + (
             "`{schedule}` already overlaps the all-to-all with the other pass of each pair"
             if hides
-            else "`{schedule}` runs no micro-batch forward beside another one backward"
+            else "`{schedule}` does not pair the forward pass of one micro-batch with the backward "
+            "pass of another"
         ),
         inputs={"schedule": schedule},
         help="write `hide = none`"

@@ -21,7 +21,7 @@ _ROWS = frozenset(rows for _, rows in HOSTS.values())
 
 
 def chunk_losses(study: Study) -> Iterator[Work]:
-    """Yield the time that products lose by running in chunks beside their communication."""
+    """Yield the time that products lose because they run in chunks during their communication."""
     overlap = study[Overlap]
     for gemm in _products(study):
         forward = gemm.pass_ in ("F", "R")

@@ -183,7 +183,7 @@ def shapes(study: Study) -> Iterator[Figure]:
     for name, title, text in (
         ("tp_query_columns", *queries),
         ("tp_kv_columns", f"columns of the {keys}", "max(k, t) d / t"),
-        ("tp_mlp_columns", "columns of a matrix into the MLP", "f / t"),
+        ("tp_mlp_columns", "columns of the first MLP matrix per rank", "f / t"),
         ("kv_columns", f"columns of the {keys}, all ranks", "k d"),
     ):
         yield sheet(name, title, "", text)

@@ -108,7 +108,7 @@ class TensorGroup:
     def chunk_work(
         self, row: LayerRow, message: Message, pass_: Pass, pair: str, count: Sequence[float]
     ) -> Iterator[Work]:
-        """Yield a collective in q chunks beside a product that takes T_g seconds.
+        """Yield a collective in q chunks during a product that takes T_g seconds.
 
         One chunk has no overlap: the first that is gathered or the last that is added up. The
         others overlap with q - 1 of q chunks of the product: max(T_g, T) + min(T_g, T) / q in
