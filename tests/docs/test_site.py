@@ -109,9 +109,20 @@ def build(copy: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_the_site_is_built_with_a_search_and_loads_nothing(site: Path) -> None:
-    done = build(site)
+    """With a picture that the command of its page makes: JSON, as its file alone counts."""
+    page = site / "docs" / "runtime.md"
+    text = page.read_text(encoding="utf-8")
+    command = "parcost timeline pipeline.par --format json --out bubble.svg"
+    try:
+        shown = f"{text}\n```sh\n{command}\n```\n\n![Passes](bubble.svg)\n"
+        page.write_text(shown, encoding="utf-8")
+        done = build(site)
+    finally:
+        page.write_text(text, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     made = site / "build" / "site"
+    assert "mine" in (made / "bubble.svg").read_text(encoding="utf-8")
+    assert 'src="bubble.svg"' in (made / "runtime.html").read_text(encoding="utf-8")
     for page in navigation():
         html = (made / page).with_suffix(".html").read_text(encoding="utf-8")
         loaded = re.findall(
@@ -146,25 +157,6 @@ def test_a_link_that_leads_nowhere_ends_the_build(site: Path, line: str, said: s
         page.write_text(text, encoding="utf-8")
     assert done.returncode == 1
     assert said in done.stderr + done.stdout
-
-
-@pytest.mark.slow
-def test_a_picture_is_made_by_the_command_of_its_page(site: Path) -> None:
-    """The command writes JSON: what counts is that its file is in the site."""
-    page = site / "docs" / "runtime.md"
-    text = page.read_text(encoding="utf-8")
-    command = "parcost timeline pipeline.par --format json --out bubble.svg"
-    try:
-        page.write_text(
-            f"{text}\n```sh\n{command}\n```\n\n![Passes](bubble.svg)\n", encoding="utf-8"
-        )
-        done = build(site)
-    finally:
-        page.write_text(text, encoding="utf-8")
-    assert done.returncode == 0, done.stderr
-    made = site / "build" / "site"
-    assert "mine" in (made / "bubble.svg").read_text(encoding="utf-8")
-    assert 'src="bubble.svg"' in (made / "runtime.html").read_text(encoding="utf-8")
 
 
 GUIDE = ROOT / "docs" / "guide" / "pictures"

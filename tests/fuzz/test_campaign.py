@@ -8,7 +8,6 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -28,18 +27,8 @@ def _campaign() -> ModuleType:
 hostile = _campaign()
 
 
-def faults(kind: str, count: int, seed: int = 1) -> list[str]:
-    """Return the faults of some inputs, whose memory is beyond what other tests hold here."""
-    hostile.HELD = hostile.peak()
-    return _faults(hostile.run_chunk(hostile.Chunk(kind, seed, 0, count)))
-
-
-def _faults(line: Any) -> list[str]:
-    return [f"{fault['number']}: {fault['fault']}" for fault in line["faults"]]
-
-
-def faults_of_a_new_process(kind: str, count: int, seed: int) -> list[str]:
-    """Return the same from a process of its own, whose memory is that of the inputs."""
+def faults(kind: str, count: int, seed: int) -> list[str]:
+    """Return the faults of inputs, from a process of its own, whose memory is that of the inputs."""
     code = (
         "import json, sys; from runpy import run_path; hostile = run_path(sys.argv[1]);"
         "from types import SimpleNamespace as N; sys.modules['hostile'] = N(**hostile);"
@@ -52,16 +41,8 @@ def faults_of_a_new_process(kind: str, count: int, seed: int) -> list[str]:
         check=True,
         text=True,
     )
-    return _faults(json.loads(done.stdout.splitlines()[-1]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind, count",
-    [("byte", 40), ("token", 40), ("structured", 15), ("command", 4), ("file", 15), ("plugin", 4)],
-)
-def test_hostile_inputs_end_in_diagnostics(kind: str, count: int) -> None:
-    assert not faults(kind, count)
+    found = json.loads(done.stdout.splitlines()[-1])["faults"]
+    return [f"{fault['number']}: {fault['fault']}" for fault in found]
 
 
 @pytest.mark.slow
@@ -72,8 +53,8 @@ def test_hostile_inputs_end_in_diagnostics(kind: str, count: int) -> None:
         *[("command", 50), ("file", 60), ("plugin", 40)],
     ],
 )
-def test_many_hostile_inputs_end_in_diagnostics(kind: str, count: int) -> None:
-    assert not faults_of_a_new_process(kind, count, seed=2)
+def test_hostile_inputs_end_in_diagnostics(kind: str, count: int) -> None:
+    assert not faults(kind, count, seed=2)
 
 
 @pytest.mark.slow

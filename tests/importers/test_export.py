@@ -14,6 +14,7 @@ import pytest
 
 import parcost
 from parcost import SettingsWriter, Study
+from parcost.engine.study import SpecStudy
 from parcost_apps.export.settings import (
     LostAttribute,
     lost_attributes,
@@ -446,7 +447,18 @@ def test_a_model_without_a_job_lists_what_a_job_needs(run_command: Run) -> None:
 # Round trips
 
 
-def studies(session: parcost.Session) -> Iterator[Study]:
+@pytest.fixture(scope="module")
+def session() -> parcost.Session:
+    return parcost.Session()
+
+
+@pytest.fixture(scope="module")
+def studies(session: parcost.Session) -> list[SpecStudy]:
+    """Return every shipped study that trains, bound once for all tools."""
+    return list(_studies(session))
+
+
+def _studies(session: parcost.Session) -> Iterator[SpecStudy]:
     for path in sorted((ROOT / "specs").glob("*/*.par")):
         if path.parent.name not in ("runs", "examples"):
             continue
@@ -485,11 +497,13 @@ def restored(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", TOOLS)
-def test_every_study_that_a_tool_can_run_comes_back(tool: str) -> None:
-    session = parcost.Session()
+def test_every_study_that_a_tool_can_run_comes_back(
+    tool: str, session: parcost.Session, studies: list[SpecStudy]
+) -> None:
     writer = writer_of(session, tool)
     count = 0
-    for study in studies(session):
+    for bound in studies:
+        study = bound.fresh()
         settings = writer.write(study)
         if settings.problems:
             continue
