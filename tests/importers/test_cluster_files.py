@@ -302,7 +302,7 @@ def test_a_study_says_which_line_of_the_topology_lacks_a_bandwidth(
     }
     done = run_command("check", "job.par", files=files)
     assert done.code != 0
-    assert "`leaf` has no `bandwidth`, `latency`" in done.out
+    assert "`leaf` lacks `bandwidth`, `latency`" in done.out
     assert "SwitchName=leaf1 Nodes=gpu-a[01-16]" in done.out
 
 

@@ -134,7 +134,8 @@ def test_a_misspelled_key_is_a_question_or_a_remark(
     done = run_command("import", "config.json", files={"config.json": text})
     said = " ".join(done.err.split())
     assert (done.code, answer in said) == (2 if answer else 0, True)
-    assert "`linear_num_value_heads` was probably meant" in said
+    meant = " was" if answer else ", which was"
+    assert f"`linear_num_value_heads`{meant} probably meant" in said
     assert answer or "assumed: delta_heads = 32" in said
 
 

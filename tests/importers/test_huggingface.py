@@ -515,7 +515,7 @@ def test_two_files_that_contradict_are_refused(run_command: Run) -> None:
         Path(name).write_text(config_text(num_hidden_layers=layers), encoding="utf-8")
     done = run_command("import", *names)
     assert done.code == 2
-    assert "`model.layers` is 4 in `a/config.json`, and 5 in `b/config.json`" in done.err
+    assert "`model.layers` is 4 in `a/config.json`, but 5 in `b/config.json`" in done.err
 
 
 def test_a_file_of_no_known_tool_is_refused(run_command: Run) -> None:

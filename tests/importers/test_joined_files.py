@@ -84,7 +84,7 @@ def test_a_contradiction_is_shown_in_both_files(run_command: Run) -> None:
         "import", "config.json", "train.args", files=files(CONFIG, train_args=script)
     )
     assert (done.code, done.out) == (2, "")
-    assert "`model.layers` is 36 in `config.json`, and 32 in `train.args`" in done.err
+    assert "`model.layers` is 36 in `config.json`, but 32 in `train.args`" in done.err
     assert "config.json:3:2" in done.err
     assert "train.args:1:1" in done.err
 
@@ -94,7 +94,7 @@ def test_a_comparison_shows_a_contradiction_once(run_command: Run) -> None:
     script = {"run.sh": "torchrun pretrain_gpt.py --hidden-size 128"}
     done = run_command("diff", *config, *script, "--set", "layout.tp=2", files=config | script)
     assert done.code == 2
-    assert done.err.count("is 64 in `config.json`, and 128 in `run.sh`") == 1
+    assert done.err.count("is 64 in `config.json`, but 128 in `run.sh`") == 1
     page = " ".join(done.out.split())
     assert "config.json, run.sh -> config.json, run.sh with layout.tp = 2" in page
     assert "nothing was compared: no study could be evaluated" in page
@@ -115,7 +115,7 @@ def test_what_the_family_decides_contradicts_a_flag(run_command: Run) -> None:
         "import", "config.json", "train.args", files=files(config, train_args=SCRIPT)
     )
     assert done.code == 2
-    assert "`model.qk_norm` is off in `config.json`, and on in `train.args`" in done.err
+    assert "`model.qk_norm` is off in `config.json`, but on in `train.args`" in done.err
 
 
 def test_defaults_of_the_script_yield_with_a_warning(run_command: Run) -> None:
@@ -178,7 +178,7 @@ def test_a_flavor_is_the_model_of_the_config(run_command: Run, layers: int, code
     done = run_command("import", "config.json", "run.toml", files=files(config, run_toml=toml))
     assert done.code == code
     if code:
-        assert "`model.layers` is 81 in `config.json`, and 80 in `run.toml`" in done.err
+        assert "`model.layers` is 81 in `config.json`, but 80 in `run.toml`" in done.err
     else:
         assert models(done.out) == 0
         assert "use catalog.models.llama31_70b" in done.out
@@ -205,14 +205,14 @@ def test_files_of_one_job_are_one_study(run_command: Run, command: str) -> None:
     assert done.code in (0, 1), done.err
     assert "train.args" in done.err or command != "eval"
     if command == "eval":
-        assert "are read as one job" in done.err
+        assert "are imported as one job" in done.err
 
 
 def test_a_line_end_in_the_name_of_a_file_starts_no_line(run_command: Run) -> None:
     name = "a\n::error::b.json"
     texts = {name: json.dumps(CONFIG), **files(CONFIG, train_args=SCRIPT)}
     done = run_command("check", name, "train.args", files=texts)
-    assert "are read as one job" in done.err
+    assert "are imported as one job" in done.err
     assert "\n::error::" not in done.out + done.err
 
 
@@ -310,7 +310,7 @@ def test_a_stage_of_accelerate_and_a_file_of_deepspeed_have_to_agree(run_command
     texts["b.json"] = texts["b.json"].replace("3", "2")
     done = run_command("import", "run.yaml", "a.yaml", "b.json", files=texts)
     assert done.code == 2
-    assert "`layout.zero` is 3 in `run.yaml`, and 2 in `b.json`" in done.err
+    assert "`layout.zero` is 3 in `run.yaml`, but 2 in `b.json`" in done.err
 
 
 def test_replicas_of_a_launcher_beside_a_job_of_trainer_are_replicas(run_command: Run) -> None:

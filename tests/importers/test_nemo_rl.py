@@ -110,10 +110,10 @@ def test_fine_tuning_of_nemo_rl_on_megatron_starts_from_its_configuration() -> N
     assert settings(found)["training.sequence"] == "512"
     other = RL_MEGATRON.replace("../../sft.yaml", "mine.yaml")
     (problem,) = one.read(ImportFile("run.yaml", other)).problems
-    assert "`mine.yaml` has the keys of the job, but is not beside the file" in problem.message
+    assert "`defaults` names `mine.yaml`, which is not beside the file" in problem.message
     other = RL_MEGATRON.replace("../../sft.yaml", "my/sft.yaml")
     (problem,) = one.read(ImportFile("run.yaml", other)).problems
-    assert "`my/sft.yaml` has the keys of the job, but is not beside the file" in problem.message
+    assert "`defaults` names `my/sft.yaml`, which is not beside the file" in problem.message
 
 
 @try_each(

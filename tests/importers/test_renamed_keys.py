@@ -310,7 +310,9 @@ def test_a_misspelled_key_with_the_usual_value_asks_nothing(run_command: Run) ->
     given = [*job.split(), *(w for one in parts.split() for w in ("--use", f"catalog.{one}"))]
     done = run_command("check", "zero.json", *given, files=files)
     assert done.code == 0
-    assert "`zero_optimization.overlap_comm` was probably meant" in " ".join(done.out.split())
+    assert "`zero_optimization.overlap_comm`, which was probably meant" in " ".join(
+        done.out.split()
+    )
     files["zero.json"] = text.replace("true}}", "false}}")
     done = run_command("check", "zero.json", *given, files=files)
     assert "`overlap.gradients` is not known" in done.out

@@ -186,7 +186,7 @@ def test_an_argument_of_a_script_of_its_own_may_decide(flags: str, attribute: st
         ("--low_rank_training True", "LoRA"),
         ("--use_galore True", "galore"),
         ("--teacher_model big", "distillation"),
-        ("--ref_model base", "a reference model"),
+        ("--ref_model base", "a separate reference model"),
     ],
 )
 def test_what_a_script_of_its_own_adds_is_rejected_by_name(flags: str, missing: str) -> None:
@@ -206,7 +206,7 @@ def test_an_argument_that_changes_nothing_leaves_a_script_as_it_is(flags: str) -
 @try_each(
     "words, message",
     [
-        ("--objective dpo", "`objective` is dpo: a reference model"),
+        ("--objective dpo", "`objective` is dpo: a separate reference model"),
         ("--training_type grpo", "`training_type` is grpo: a rollout engine"),
         ("--quant_cfg NVFP4_DEFAULT_CFG", "training with fake quantization (QAT)"),
         ("--objective sft", ""),

@@ -127,8 +127,8 @@ def test_offload_of_verl_takes_two_switches(words: str, is_offloaded: bool) -> N
 def test_a_configuration_that_a_command_names_is_missing_by_name(flag: str) -> None:
     command = f"torchrun --nproc_per_node 8 -m verl.trainer.fsdp_sft_trainer {flag}\n"
     (problem,) = read("verl", VERL, command).problems
-    assert problem.message.startswith(
-        "the keys of the job are in `conf/sft.yaml`, which is not beside"
+    assert (
+        problem.message == "`conf/sft.yaml` has the keys of the job, but is not beside the script"
     )
 
 

@@ -76,7 +76,7 @@ def test_an_unknown_picture_is_bad_input_with_the_nearest_name(
         (["search", "--format", "zzz"], "formats are html, json, png, svg, table"),
         (["search", "--rank", "2"], "`--rank` selects the layout that `--emit TOOL` writes"),
         (["search", "--emit", "megatron", "--format", "json"], "with `--out FILE`"),
-        (["search", "--emit", "megatron", "--format", "svg"], "`--format svg` pictures"),
+        (["search", "--emit", "megatron", "--format", "svg"], "`--format svg` writes pictures"),
         (["timeline", "--format", "svgg"], "a timeline has no format `svgg`; did you mean `svg`?"),
         (["timeline", "--format", "zzz"], "json, perfetto, png, svg, table"),
     ],

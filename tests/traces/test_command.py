@@ -122,7 +122,7 @@ def test_several_steps_are_no_folder_of_traces(
     options = ["--format", "chakra", "--out", str(out), "--set", "layout.pp=[1, 2]"]
     assert main(["timeline", spec, *options]) == 2
     err = capsys.readouterr().err
-    assert "these are 2: `a` at layout.pp = 1, `a` at layout.pp = 2" in err
+    assert "there are 2: `a` at layout.pp = 1, `a` at layout.pp = 2" in err
     assert not out.exists()
 
 

@@ -425,7 +425,7 @@ def test_an_unknown_device_cannot_be_modelled(row: Make) -> None:
 
 
 def test_attention_that_the_language_lacks_cannot_be_modelled(row: Make) -> None:
-    with pytest.raises(UnmodelledError, match="attention of the kind `mamba`"):
+    with pytest.raises(UnmodelledError, match="attention of the type `mamba`"):
         write(row(model__attn_type="mamba"))
 
 

@@ -448,7 +448,9 @@ def test_containers_of_nemo_up_to_25_04_have_no_nvlink_between_trays(
     values = {f"hardware__{name}": value for name, value in rack.items()}
     written = write(row(**values, extra={"framework": framework}))
     assert f"level domain {{\n    size = {size} devices" in written.text
-    assert any("no NVLink between nodes" in one for one in written.assumptions) is (size == 4)
+    assert any("does not use NVLink between nodes" in one for one in written.assumptions) is (
+        size == 4
+    )
 
 
 def test_what_was_assumed_by_its_words(row: Make) -> None:

@@ -149,11 +149,10 @@ class Result:
 
 
 def missing_message(name: str, missing: Mapping[str, str]) -> str:
-    """Return the reason why a study has no figure *name*: its missing requirement, or an unknown
-    name.
+    """Return why a study has no figure *name*: its requirement, or that none is called so.
 
     >>> missing_message("energy", {"energy": "a block `energy { }`"})
-    'there is no figure `energy` here: it needs a block `energy { }`'
+    'the figure `energy` is not available in this study: it needs a block `energy { }`'
     >>> missing_message("enrgy", {})
     'no figure is called `enrgy`'
     """

@@ -100,7 +100,7 @@ class Guard:
     def _rejection(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")
         if host.lower() not in self.address.hosts:
-            help = f"the page of this server has the address http://{self.address.hosts[0]}/"
+            help = f"open http://{self.address.hosts[0]}/"
             return error_response(403, "foreign-host", "the request is for another host", help)
         given = request.query_params.get("token")
         if given is not None and request.method in _READS:

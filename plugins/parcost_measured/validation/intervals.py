@@ -281,7 +281,7 @@ def to_block(
     *spreads* are the attributes of job spreads, by kind of model.
     """
     shares = "; ".join(
-        f"{figure.replace('_', ' ')} of {one.left_out.n:,} runs is held in "
+        f"{figure.replace('_', ' ')} of {one.left_out.n:,} runs is inside the interval in "
         f"{100 * one.left_out.share:.1f} %, median half-width {100 * one.left_out.half_width:.1f} %"
         for figure, one in ranges_of.items()
     )
