@@ -12,7 +12,7 @@ import pytest
 
 from parcost_apps.cli import main
 
-_SPEED = re.compile(r"\(\d+\.\d s, [\d,]+ layouts/s\)|in \d+\.\d s, [\d,.]+ layouts/s")
+_SPEED = re.compile(r"\(\d+\.\d s, [\d,]+ layouts/s\)|in \d+\.\d s, [\d,.]+ a second")
 _REST = "...\n"
 
 
