@@ -138,25 +138,15 @@ class SettingCollector:
             return None
         return number
 
-    def number(self, key: str, default: float | None = None) -> float | None:
-        """Return the number of a key; the default if it is missing or null."""
+    def number(self, key: str, default: float | None = None, *, most: float = 1e6) -> float | None:
+        """Return the number of a key, from 0 to *most*; the default if it is missing or null."""
         value = self.value(key, default)
         if value is None or value == AUTO:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
-            self.problem(key, "a number is expected")
-            return None
-        return float(value)
-
-    def share(self, key: str) -> float | None:
-        """Return the number of a key, from 0 to 1; None if it is missing."""
-        value = self.value(key)
-        if value is None or value == AUTO:
-            return None
         with suppress(TypeError, ValueError, OverflowError):
-            if not isinstance(value, bool) and 0.0 <= float(value) <= 1.0:
+            if not isinstance(value, bool) and 0.0 <= float(value) <= most:
                 return float(value)
-        self.problem(key, "a number from 0 to 1 is expected")
+        self.problem(key, f"a number{' from 0 to 1' if most == 1.0 else ''} is expected")
         return None
 
     def switch(self, key: str) -> bool | None:

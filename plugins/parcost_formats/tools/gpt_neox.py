@@ -231,7 +231,7 @@ def _model(found: SettingCollector) -> None:
         found.set(_MODEL, "tied", "off" if untied else "on", "no_weight_tying")
     if found.switch("gpt_j_tied") and found.switch("gpt_j_residual"):
         found.set(_MODEL, "norms", "1", "gpt_j_tied")
-    rate = found.number("hidden_dropout")
+    rate = found.number("hidden_dropout", most=1.0)
     if rate is not None:
         found.set("training", "dropout", "on" if rate else "off", "hidden_dropout")
     if found.switch("use_qk_layernorm"):

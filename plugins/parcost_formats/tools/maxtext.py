@@ -113,7 +113,7 @@ def _batch(found: SettingCollector, layout: MaxTextLayout) -> None:
     length = found.copy("max_target_length", "training", "sequence")
     if length is None and "max_target_length" not in found:
         found.assume("training", "sequence", "2048", _why("max_target_length is 2048"))
-    rate = found.number("dropout_rate", 0.0)
+    rate = found.number("dropout_rate", 0.0, most=1.0)
     if rate and found.switch("enable_dropout") is not False:
         found.set("training", "dropout", "on", "dropout_rate")
     found.copy("num_vocab_tiling", "training", "loss_chunks")

@@ -471,7 +471,7 @@ class _NeMoReader:
 
     def _dropout(self) -> None:
         key = self._key("hidden_dropout", _MODELS)
-        rate = None if key is None else self._found.share(key)
+        rate = None if key is None else self._found.number(key, most=1.0)
         if key is not None and rate is not None:
             self._found.set("training", "dropout", "on" if rate else "off", key)
 

@@ -95,7 +95,7 @@ def _model(found: SettingCollector) -> None:
         found.set(_MODEL, "kv_heads", "1", "model.multi_query_attention")
     if found.word("model.block_type", table(TOOL)["blocks"]) == "parallel":
         found.set(_MODEL, "parallel_residual", "on", "model.block_type")
-    rates = [found.number(f"model.{one}", 0.1) for one in _DROPOUTS]
+    rates = [found.number(f"model.{one}", 0.1, most=1.0) for one in _DROPOUTS]
     drops = [f"model.{one}" for one, rate in zip(_DROPOUTS, rates, strict=True) if rate]
     key = (drops or [f"model.{_DROPOUTS[0]}"])[0]
     _state(found, "training", "dropout", "on" if drops else "off", key)

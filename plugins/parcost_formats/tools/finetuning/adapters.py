@@ -90,7 +90,7 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
         )
         found.assume(BLOCK, "fused", "on", why)
     key = next((one for one in own["dropout"] if one in found), "")
-    share = found.share(key) if key else own.get("dropout_default", 0)
+    share = found.number(key, most=1.0) if key else own.get("dropout_default", 0)
     on = "on" if share else "off"
     if key:
         found.set(BLOCK, "dropout", on, key)
