@@ -237,7 +237,7 @@ def test_figures_stay_on_the_page(run_command: Run) -> None:
     (start,) = (i for i, text in enumerate(lines) if " communication_overhead " in text)
     column = lines[3].index("meaning")
     words = [text[column:].strip() for text in lines[start : start + 4]]
-    assert "exposed communication / rest of the busy time; may exceed" in " ".join(
+    assert "exposed communication / busy time without it; may exceed" in " ".join(
         words
     )  # no word is torn
 

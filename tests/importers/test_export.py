@@ -394,7 +394,7 @@ def settings_writers():
 @pytest.mark.parametrize(
     ("flags", "change", "message"),
     [
-        ("", ("tp = 4", "tp = 4"), "`layout.tp` is 4, and settings of a tool have 1"),
+        ("", ("tp = 4", "tp = 4"), "`layout.tp` is 4, but settings of a tool give 1"),
         ("--tensor-model-parallel-size 4 --sequence-parallel", ("tp = 4", "tp = 4"), ""),
         ("", ("tp = 4", "tp = 1"), ""),  # where sequence parallelism has no effect
         ("", ("tp = 4", "tp = 1"), "`schedule.stages` is [20, 12]"),

@@ -204,7 +204,7 @@ def test_the_screen_has_the_cheapest_cures_and_the_command(run_command: Run) -> 
     at = lines.index(TITLE)
     assert lines[at + 1].split() == ["change", "memory", "saved", "step", "vs", "now", "host"]
     assert lines[at + 3].startswith("  training.micro_batch = 1")
-    assert "Reproduce #1: parcost eval job.par --set training.micro_batch=1" in done.out
+    assert "Reproduce the first row: parcost eval job.par --set training.micro_batch=1" in done.out
     # The split by cause stays.
     assert any(line.startswith("  TP communication") for line in lines)
 
@@ -236,7 +236,7 @@ def test_a_long_command_can_be_copied(run_command: Run) -> None:
     options = [word for value in given for word in ("--set", value)]
     done = run_command("eval", "job.par", "--set", "training.micro_batch=4", *options, job=JOB)
     lines = done.out.splitlines()
-    at = lines.index("  Reproduce #1:") + 1
+    at = lines.index("  Reproduce the first row:") + 1
     assert lines[at].endswith(" \\")
     assert max(map(len, lines)) <= 80
     command = "\n".join(lines[at : lines.index("", at)])

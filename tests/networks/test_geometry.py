@@ -239,7 +239,7 @@ def test_an_overhead_is_a_share_of_compute_and_a_smaller_one_of_the_step() -> No
         (
             network("dragonfly", 65, groups=8, global_links=4),
             "network-groups-divide",
-            "65 devices are not divisible by 8 groups",
+            "65 devices are not divisible by 8 dragonfly groups",
             "write a number of groups that divides the devices",
         ),
     ],

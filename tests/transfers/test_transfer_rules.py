@@ -79,7 +79,7 @@ def problems(body: str, before: str = "") -> list[Any]:
         (
             "transfer-network",
             f"operation = all_reduce, size = 1 MB, ranks = 16, nodes = 2, {OWN}",
-            "2 nodes need a bandwidth of the network",
+            "a transfer across 2 nodes needs `network_bandwidth`",
             "write `network_bandwidth`",
         ),
         (

@@ -357,7 +357,7 @@ PAGE = """
 | rows | n | MAPE | median | signed | p90 | const. MFU | rejected |
 | all rows | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
 | each configuration once | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
-| balanced subset | 1 | 20.0 % | 20.0 % | -20.0 % | 20.0 % | 27.3 % | 0 |
+| at most 2 per source, device and model | 1 | 20.0 % | 20.0 % | -20.0 % | 20.0 % | 27.3 % | 0 |
 | mean over sources | | 22.5 % | | | | 15.9 % | |
 | error | rows | |
 | -20 to -10 % | 1 | ======================================== |

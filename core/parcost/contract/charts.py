@@ -126,7 +126,10 @@ class PassTimeline:
 
 @record(kw_only=True, eq=False)
 class PointFigure:
-    """A figure of points: its *title*, its *unit*, and its *formula* as text."""
+    """A column of a :class:`PointTable`: its *title*, its *unit*, and its *formula* as text.
+
+    *largest* is true if larger values are better.
+    """
 
     title: str
     unit: str = ""

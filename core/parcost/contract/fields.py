@@ -39,9 +39,10 @@ _KINDS = frozenset("fiub")  # of arrays whose items are numbers
 class Rule:
     """The valid values of a field.
 
-    *error* takes the name and the value of a field. It returns the words after "gave the term
-    `hop`" in a fault, ``seconds = -1.0, which is negative or not finite``, or an empty text.
-    *valid* is a fast expression of ``value`` and of *names*: if it is true, *error* is not called.
+    *error* takes the name and the value of a field. It returns an empty text if the value is valid,
+    else the error: ``seconds = -1.0, which is negative or not finite``. The error follows "gave the
+    term `hop`" in the message of a fault. *valid* is a Python expression of ``value`` and *names*
+    that is faster than *error*: if it is true, *error* is not called.
     """
 
     error: Callable[[str, Any], str]

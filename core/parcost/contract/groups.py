@@ -61,8 +61,9 @@ class Library(Record):
 class Link(ABC):
     """The connection of one rank of a group at one level of the fabric.
 
-    *name* is the level. A link over several levels has the name of the level that limits long
-    messages (of equal levels, the outermost). If layouts differ, it has :class:`Names`.
+    *name* is the name of this level. For a link over several levels, it is the level that limits
+    the bandwidth of long messages (the outermost, if several do). It is a :class:`Names` if
+    layouts have different levels.
     """
 
     __slots__ = ()

@@ -326,8 +326,8 @@ class Study(ABC):
 
     @abstractmethod
     def contributions_by_row(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        """Return :meth:`contributions` with the counts as plugins gave them, independent of the
-        stages.
+        """Return :meth:`contributions` with the counts that plugins gave, before they are computed
+        for each virtual stage.
         """
 
     @abstractmethod

@@ -272,7 +272,7 @@ class _OrderCompiler:
         )
 
     def _step(self, d: int, message: int, duration: int, route: int) -> int:
-        """Add a step of device *d*; return the index of its value."""
+        """Append a replay step to device *d*; return the index of its end time in the state."""
         self.befores.append(self.clock[d])
         self.arrivals.append(message)
         self.takes.append(duration)

@@ -353,7 +353,7 @@ class PlanMemory(DeviceMemory):
         return self._peaks[d]
 
     def _counts(self, d: int, alive: AliveCounts) -> tuple[float, ...]:
-        """Return the counts in use of *alive* on device *d*, by field and by kind of its copies."""
+        """Return the sums of *alive* on device *d*, for each field in use and each kind of copy."""
         places = self._places[d].values()
         if len(places) == 1:
             return tuple([float(sum(alive[i])) for i in self.fields])

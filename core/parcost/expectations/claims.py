@@ -80,7 +80,7 @@ def _claim(item: s.Item) -> s.Claim:
 
 
 def _missing_tolerance(item: s.Attribute, words: str) -> Diagnostic:
-    """Return the error of a claim without a tolerance; *words* are written in its place, if any."""
+    """Return the error of a claim without a tolerance; *words* are the text after the value."""
     bare = f"{item.name.text} = {item.value.span.text.strip()}"
     help = f"write `{bare} +- 5 %`"
     message = f"`{item.name.text} =` needs a tolerance"

@@ -111,7 +111,7 @@ def _least(sizes: Sequence[Any], where: Sequence[NDArray[np.intp]]) -> Any:
 
 
 def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outcome:
-    """Return the outcome of layouts as arrays; its lines are sums of terms."""
+    """Return the outcome of the layouts *where* as arrays; a ledger line may sum several terms."""
     assert scored.terms is not None
     terms, memory = (scored.terms(hook, where) for hook in ("terms", "memory"))
     with name_schedule_plugin(scored.structure.whole, scored.pipeline.schedule):

@@ -1,4 +1,4 @@
-"""Layouts of one structure with bounds or scores, as arrays; errors of schedules in them."""
+"""Layouts of one structure with bounds or scores, as arrays, and faults of their schedules."""
 
 from __future__ import annotations
 
@@ -102,7 +102,10 @@ def _report_fault(structure: Structure, pipeline: Pipeline, message: str) -> Non
 
 
 def report_wrong_bound(scored: ScoredLayouts) -> None:
-    """Record an error: a replay is faster than the score, which has excluded other layouts."""
+    """Record an error: a replayed step is shorter than its lower bound.
+
+    Layouts may have been excluded wrongly.
+    """
     schedule = scored.schedule
     kind = type(schedule)
     methods = ["`closed_form`"] * (kind.closed_form is not Schedule.closed_form)

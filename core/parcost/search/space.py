@@ -49,11 +49,12 @@ MOST_TOGETHER = 5 * 2**15  # points of degrees, legal or not, of structures in o
 
 @frozen(kw_only=True, eq=False, slots=False)
 class Structure:
-    """All layouts with the same virtual stages: a study over combinations of degrees, and choices.
+    """All layouts with the same virtual stages: combinations of degrees, times values of *choices*.
 
-    *whole* is the study at all combinations, legal or not. *kept* are the indices of its points in
-    use. *legal* is a mask with a dimension for each choice and one for these points. *cut* returns
-    the pipeline under a combination of choices, if the group of structures has computed it.
+    *whole* is the study at all combinations of degrees, legal or not. *kept* are the indices of the
+    combinations in use. *legal* is a mask of layouts: one dimension per choice, and the last one
+    for *kept*. *cut* returns the pipeline for given values of the choices, if the group of
+    structures has computed it.
     """
 
     values: Mapping[str, Any]
@@ -282,7 +283,7 @@ def _middle_first(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _with_choices(study: SpecStudy, choices: Sequence[Choice], place: Sequence[int]) -> SpecStudy:
-    """Return *study* with each of *choices* set to the value at its position in *place*."""
+    """Return *study* with choice ``choices[k]`` set to its value with the index ``place[k]``."""
     if not choices:
         return study
     chosen: dict[int, dict[str, Any]] = {}

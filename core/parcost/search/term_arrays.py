@@ -242,12 +242,13 @@ def _fields(type_: Any) -> tuple[str, ...]:
 def merge_terms(
     stamped: Sequence[tuple[Plugin, Any]], windows: Windows, *, by_shape: bool = False
 ) -> list[tuple[Plugin, Any]]:
-    """Return the terms, with those added up that the reducer treats alike.
+    """Return the terms, after adding up those that the reducer treats alike.
 
     With *by_shape*, only terms whose numbers have equal shapes are added.
 
-    Three kinds of terms are added up: serial work of a pass, unless it hosts one of *windows*; work
-    with equal slowdown in a window where order does not matter; and memory with equal lifetimes.
+    Three kinds of terms are added up: serial work of a pass, unless one of *windows* overlaps it;
+    work with equal slowdown in a window where order does not matter; and memory with equal
+    lifetimes.
     """
     sums: dict[Any, tuple[Plugin, Any, list[Any]]] = {}
     for number, (plugin, term) in enumerate(stamped):
@@ -356,14 +357,14 @@ def at_points(value: Any, kept: NDArray[np.intp] | slice) -> Any:
 def select_choice(
     stamped: Sequence[tuple[Plugin, Any]], choice: int, index: int
 ) -> list[tuple[Plugin, Any]]:
-    """Return the terms for one value of a choice, without terms that are zero there."""
+    """Return the terms for one value of a choice; omit terms that are zero for it."""
     return list(_select(stamped, lambda value: take(value, choice, index)))
 
 
 def _select(
     stamped: Sequence[tuple[Plugin, Any]], part_of: Callable[[Any], Any]
 ) -> Iterator[tuple[Plugin, Any]]:
-    """Yield the terms with a part of each number, without terms that are zero there."""
+    """Yield each term with its arrays reduced by *part_of*; omit terms that become zero."""
     for plugin, term in stamped:
         numbers: dict[str, Any] = {}
         for name in _numbers_of(_type(term)):

@@ -190,7 +190,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
 
 
 def _chosen_figures(result: Result, names: Sequence[str]) -> Iterable[Figure]:
-    """Return the figures called *names*, or all; computing all doubles the time of a step."""
+    """Return the figures *names*, or all if it is empty; all double the time of evaluation."""
     return select(result, names) if names else figures_by_name(result).values()
 
 

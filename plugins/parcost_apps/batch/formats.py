@@ -58,7 +58,8 @@ class Format:
         part = self.exporter.reads
         if part not in PARTS:
             known = ", ".join(PARTS)
-            message = f"`{self.exporter.name}` of plugin {self.plugin} reads `{part}`, not {known}"
+            name = self.exporter.name
+            message = f"`{name}` of plugin {self.plugin} reads `{part}`, which is none of: {known}"
             raise PluginError(message)
         return part
 

@@ -1,4 +1,4 @@
-"""``parcost diff``: the effect of a change on time and memory."""
+"""``parcost diff``: compare the step time and memory of a job before and after a change."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ _MOST_PORTS = 65535
 def command(tcp: str | None, selection: PluginSelection) -> int:
     """Language server (started by your editor).
 
-    Diagnostics, hover, completion, definitions, rename, formatting, and a line above each study.
+    Diagnostics, hover, completion, definitions, rename, formatting, and a summary of the result
+    above each study.
     """
     if find_spec("pygls") is None:
         from parcost.language.errors import MissingExtraError

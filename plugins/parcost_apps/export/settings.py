@@ -257,8 +257,13 @@ def _reject(study: Study, writer: SettingsWriter, lost: Iterable[LostAttribute])
     for one in lost:
         if _is_essential(writer, one.path):
             reason = writer.reasons.get(_parent(writer.reasons, one.path), "")
-            has = f"settings of {writer.title} have {one.other or 'none'}"
-            message = f"`{one.path}` is {one.value}, and {has}"
+            tool = writer.title
+            has = (
+                f"settings of {tool} give {one.other}"
+                if one.other
+                else f"{tool} has no setting for it"
+            )
+            message = f"`{one.path}` is {one.value}, but {has}"
             found.append(_diagnostic(study, one.path, message, reason or None))
     if found:
         raise SpecError(found)

@@ -76,7 +76,7 @@ _READING = (
         "uses",
         multiple=True,
         metavar="ENTRY",
-        help="Add an entry of a catalogue, or a file of the job: "
+        help="Add a catalogue entry, or another input file such as config.json: "
         "--use catalog.devices.h100_sxm. May be repeated.",
     ),
     click.option(
@@ -97,8 +97,9 @@ _READING = (
         "anchors",
         multiple=True,
         metavar="FILE|TEXT",
-        help="Correct predictions with measured runs of the job: a log, rows of RUNS.jsonl, a spec "
-        "with an `anchor`, or --anchor 'step_time = 4.1 s'. May be repeated.",
+        help="Correct predictions with measured runs of the job: a log, a file of measured runs "
+        "(.jsonl, as for `parcost validate`), a spec with an `anchor`, or "
+        "--anchor 'step_time = 4.1 s'. May be repeated.",
     ),
     click.option(
         "--as",
@@ -217,7 +218,7 @@ class StudyOptions(NamedTuple):
     def scenarios(
         self, paths: Sequence[str], session: Session
     ) -> Iterator[tuple[Spec, Scenario | Rejection]]:
-        """Yield the scenarios of every spec, in order; a rejection for each without one."""
+        """Yield each spec with its scenarios, in order; with a rejection if it has none."""
         from parcost_apps.batch.scenarios import scenarios
 
         study, values, reading, _ = self

@@ -52,14 +52,14 @@ class Html(LiveExporter):
 
 
 class Svg(Exporter):
-    """Pictures as vectors."""
+    """The charts of studies, as one SVG drawing."""
 
     name = "svg"
     reads: Part = "charts"
     media_type = "image/svg+xml"
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
-        """Yield one drawing of all pictures."""
+        """Yield one SVG drawing with all charts."""
         from parcost_formats.html.drawing import svg
 
         yield svg(_charts(entries))

@@ -70,8 +70,8 @@ def _text(value: Any) -> str:
 
 
 def _curves(points: PointTable) -> Iterator[Chart]:
-    """Yield a chart of each of the first figures along an axis; one curve per combination of the
-    others.
+    """Yield a chart for each of the first figures: its values along the first numeric axis, with
+    one curve per combination of values of the other axes.
     """
     axes = [axis for axis in _numeric(points) if len(_values(points, axis)) > 1]
     if not axes:

@@ -319,16 +319,16 @@ def section_page(section: Section, rows: Sequence[tuple[Any, ...]] | None = None
 def command_line(section: Section) -> Iterator[Line]:
     """Yield the command that evaluates the first row of a section, if there is one."""
     if section.command:
-        yield from reproduction(section.command)
+        yield from reproduction(section.command, "the first row")
 
 
-def reproduction(command: str) -> Iterator[Line]:
-    """Yield the command that evaluates the first row of a table, in one line if it is short."""
-    short = f"Reproduce #1: {command}"
+def reproduction(command: str, row: str = "#1") -> Iterator[Line]:
+    """Yield the command that evaluates the first *row* of a table, in one line if it is short."""
+    short = f"Reproduce {row}: {command}"
     if len(short) < _SHORT:
         yield Line(short)
     else:
-        yield Line("Reproduce #1:")
+        yield Line(f"Reproduce {row}:")
         yield Line(command, verbatim=True)
 
 

@@ -32,10 +32,10 @@ def option_attribute(answer: str) -> str:
 
 
 def answer_to(key: str, table: Mapping[str, Any]) -> str:
-    """Return the option to suggest for a *key* that is in no list of a table; "" if none is needed.
+    """Return the option of parcost that sets what an unknown *key* may set; "" if there is none.
 
-    ``asks`` of the table has options by patterns of keys. They match unknown keys of sections that
-    affect cost. So a key of another release never falls back to a default.
+    ``asks`` of the table maps patterns of keys to such options. The patterns match unknown keys
+    that may affect cost, so that a key of another release never falls back to a default.
     """
     asks: Mapping[str, str] = table.get("asks", {})
     return str(value_of_pattern(key, asks))

@@ -181,7 +181,8 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
     """Yield the settings of a file, by dotted key.
 
     Raises:
-        PythonTextError: No function makes a configuration that can be followed, or several do.
+        PythonTextError: No function of the file returns a job configuration, several functions do,
+            or parcost cannot evaluate the function.
     """
     python = PythonText(text)
     follower = Follower(python.tree, _OlmoLibrary(option_defaults(python.tree)), {})

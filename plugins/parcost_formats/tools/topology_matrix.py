@@ -44,7 +44,7 @@ class Matrix:
     assumption: str = ""
 
     def between(self, one: str, other: str) -> str:
-        """Return the code of a pair."""
+        """Return the link code of two devices or NICs: ``NV4``, ``PIX``."""
         return self.codes[one, other].text
 
     def links(self) -> set[str]:

@@ -55,7 +55,7 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
     help="Unit that a fold of cross-validation leaves out: models by default.",
 )
 @click.option("--folds", type=click.IntRange(2, 100), default=8, show_default=True,
-              help="Number of folds in cross-validation; each source is one fold.")  # fmt: skip
+              help="Number of folds; with --leave sources, one per source.")  # fmt: skip
 @click.option(
     "--format",
     "format_",
@@ -71,7 +71,11 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
     metavar="NAME",
     help="The device of kernel tables, and of logs without one: h100_sxm.",
 )
-@click.option("--framework", metavar="NAME", help="The framework of host rows; generic by default.")
+@click.option(
+    "--framework",
+    metavar="NAME",
+    help="The framework of launch-time rows; generic by default.",
+)
 @click.option(
     "--operation",
     metavar="NAME",
@@ -86,7 +90,7 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 @click.option(
     "--algorithm",
     metavar="NAME",
-    help="Algorithm of the library: ring by default, if it offers the operation.",
+    help="Collective algorithm: ring by default, if ring supports the operation.",
 )
 @click.option("--table", type=click.IntRange(1), help="Number of the table in a log with several.")
 @click.option(
@@ -131,11 +135,12 @@ def command(
     """Fit named constants to measurements, and write them as a catalogue file.
 
     Runs are rows in the format of `parcost validate`. Tables (.jsonl) are written by
-    benchmarks/measure: matrix products, attention, element-wise kernels, kernel issue of the host,
-    and collectives. A log of Megatron-LM gives the memory that its allocator reserves. Any other
-    file is a log of nccl-tests or rccl-tests, or two columns of size and time. A directory stands
-    for its .jsonl and .log files. The default is the published runs of the package. With --anchor,
-    the argument is a spec, and measured runs of its job correct its predictions.
+    benchmarks/measure: matrix products, attention, element-wise kernels, kernel launch times of
+    the host, and collectives. A log of Megatron-LM gives the memory that its allocator reserves.
+    Any other file is a log of nccl-tests or rccl-tests, or two columns of size and time. A
+    directory stands for its .jsonl and .log files. The default is the published runs of the
+    package. With --anchor, the argument is a spec, and measured runs of its job correct its
+    predictions.
     """
     import re
 

@@ -324,7 +324,10 @@ def _solve_jointly(
     start: NDArray[np.float64],
     picked: NDArray[np.bool_] | None,
 ) -> NDArray[np.float64]:
-    """Return the logs of all constants, with *free* fitted jointly: they share rows."""
+    """Return the natural logarithms of all constants.
+
+    The constants with the indices *free* affect the same rows, and are fitted together.
+    """
     import numpy as np
     from scipy.optimize import least_squares
 

@@ -259,8 +259,11 @@ def _coverage_error(held: Coverage) -> tuple[int, float]:
 
 # --- as a file of the catalogue -------------------------------------------------------------
 
-_SOURCE = '@measured("measured / predicted; the share held was set by models left out")'
-_JOBS = '@measured("measured / predicted of open runs, composed ones left out, by job")'
+_SOURCE = (
+    '@measured("ranges of measured / predicted; '
+    'coverage from cross-validation with whole models left out")'
+)
+_JOBS = '@measured("measured / predicted of published runs by job, without composed runs")'
 _HEAD = """\
 # How far predictions were off the open runs: written by `parcost validate --intervals FILE`.
 # Left out in {folds} folds of models, {shares}.

@@ -36,7 +36,7 @@ _TITLES = {
 _NAMES = {
     ("all", "all"): "all rows",
     ("once", "once"): "each configuration once",
-    ("core", "core"): "balanced subset",
+    ("core", "core"): "at most 2 per source, device and model",
     ("composed", "composed"): "composed step times (not above)",
     ("framework", GENERIC.framework): "not stated",
 }
@@ -293,8 +293,8 @@ def _excluded_rows(summary: Summary) -> Iterator[Item]:
     if slowed := sum(one.row.slowdown[1] > 0 for one in summary.rows):
         yield Line(
             f"{_count(slowed, 'row')} lost time to a machine fault that is not modeled. The "
-            "predictions are increased by the middle of the range that the source gives, and the "
-            "intervals by its ends."
+            "source gives a range of the lost time: its middle is added to the prediction, and "
+            "its ends to the interval."
         )
     if summary.unread:
         names = ", ".join(f"`{name}` ({n:,})" for name, n in summary.unread.items())

@@ -135,8 +135,8 @@ def _basis(found: ObservedErrors, spread: tuple[Real, str] | None, note: str) ->
     of = ", ".join(filter(None, (found.family, found.framework)))
     wider = "" if spread is None else "; interval widened: no runs on this device"
     return (
-        f"{found.runs:,.0f} runs of {found.models:,.0f} {kind}{models}{f' ({of})' if of else ''} "
-        f"took {found.low:.2f}-{found.high:.2f} x the prediction{wider}{note}"
+        f"{found.low:.2f}-{found.high:.2f} x the prediction, from {found.runs:,.0f} runs of "
+        f"{found.models:,.0f} {kind}{models}{f' ({of})' if of else ''}{wider}{note}"
     )
 
 

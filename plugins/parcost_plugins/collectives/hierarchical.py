@@ -65,7 +65,7 @@ class Hierarchical(PhasedAlgorithm):
 
 
 def levels(n: Real, group: Group) -> Iterator[tuple[Real, Real, Real, Link]]:
-    """Yield for each level: members, units further out, bytes of the shard, and link."""
+    """Yield for each level: members, number of groups at outer levels, shard bytes, and link."""
     further: Real = 1.0
     for g in group.shape:
         further = further * g

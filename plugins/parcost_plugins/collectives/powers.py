@@ -22,7 +22,9 @@ def largest_power(P: Real) -> Real:
 
 
 def fills_levels(group: Group) -> Mask:
-    """Return whether every level holds the same power of two of the units below."""
+    """Return whether the group fills its levels: on every level, it has the same number of units in
+    each unit of the next level, and this number is a power of two.
+    """
     even: Mask = True
     product: Real = 1.0
     for g in group.shape:

@@ -53,7 +53,10 @@ class RecursiveDoubling(PowersOfTwo):
         return [off_levels] if by_level is False else [off_levels, *_by_level(n, group, even)]
 
     def closed_form(self, operation: str, group: Group) -> ClosedForm:
-        """Return the time as one expression, by level or at the slowest boundary."""
+        """Return the time as one formula.
+
+        An all-reduce that fills its levels has a link per level, any other call the slowest link.
+        """
         if operation != "all_reduce":
             return ClosedForm(_FORMULAS[operation], partner_link(group))
         if fills_levels(group) is not False:

@@ -1,9 +1,9 @@
-"""The end of a step: gradients that are copied, scaled, checked, clipped, used and zeroed.
+"""Kernels at the end of a step: copy, scale, check, clip, apply and zero the gradients.
 
-Under ZeRO a rank processes only its shard. These kernels read and write more than any other, so
-they run at the rate of large streams. Each device has its own norm, one number, and the devices of
-a worker add them up. Optimizer state on the host is updated there, or moves to the device and back.
-The memory plugins estimate its transfers.
+Under ZeRO a rank processes only its shard. These kernels read and write large buffers, so they run
+at the memory bandwidth of large streams. Each device computes the norm of its own gradients, and an
+all-reduce adds up these numbers. Optimizer state in host memory is updated by the CPU, or copied to
+the device and back. The memory plugins estimate these copies.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
             "bytes over all boundaries of a replica",
             "GB",
             "2 m k n, k boundaries of virtual stages on two devices",
-            "per step and rank of the other degrees",
+            "per step, for one TP/CP/DP rank",
         ),
     ):
         yield sheet(name, title, unit, text, note=note)

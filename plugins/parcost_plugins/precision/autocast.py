@@ -86,7 +86,7 @@ def copies(study: Study) -> Iterator[Memory]:
 
 
 def _products(study: Study) -> Iterator[tuple[Gemm, Real]]:
-    """Yield the products of weights in a wider type, with the bytes per element of the weight."""
+    """Yield the matrix products with weights in a wider type, and the bytes per weight element."""
     precision, adapters = study[Training].precision, study.get(Adapters)
     # Parameters that are narrow themselves, as in MXFP8, may have several copies.
     narrow, trained = precision.activation, precision.wide_weights

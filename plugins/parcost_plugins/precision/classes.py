@@ -75,7 +75,7 @@ def figures(study: Study) -> Iterator[Figure]:
 
 
 def section(study: Study) -> Section:
-    """Return the table of classes."""
+    """Return the table of tensor classes, with the bytes per element in low precision."""
     recipe = study[Training].precision
     return Section(
         title=f"Bytes in {recipe.narrow}",

@@ -28,15 +28,15 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
     yield Figure(
         name="longest_span",
-        title="longest span",
+        title="longest time from the first to the last pass of a device",
         value=longest,
         unit="s",
         note="time of a step without a barrier before the optimizer, including send/recv",
     )
     yield Figure(
         name="span_bubble",
-        title="pipeline bubble of the longest span",
+        title="pipeline bubble without a barrier before the optimizer",
         value=formula("span > 0 ? 1 - ideal / span : 0", ideal=(ideal, "s"), span=(longest, "s")),
         unit="%",
-        note="idle share of the longest span, including send/recv",
+        note="idle share of `longest_span`, including send/recv",
     )

@@ -52,10 +52,10 @@ class DualPipe(Schedule):
         return lists
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan in seconds, and a mask of where the formula applies: equal stages, W
-        = F or W = F / 2.
+        """Return the makespan in seconds, and a mask of the layouts for which the formula holds.
 
-        B is as long as F, and overlapped passes save no time.
+        It holds for equal stages with B = F, and W = F or W = F / 2, without send/recv time, if
+        overlapped passes save no time.
         """
         f, b, w = case.F[0], case.B[0], case.W[0]
         seconds = case.micro_batches * (f + b + w) + (case.stages / 2 - 1) * (f + 2 * b - w)
@@ -96,8 +96,9 @@ class DualPipeV(Schedule):
         ]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan in seconds, and a mask of where the formula applies: equal stages, W
-        = F or W = F / 2.
+        """Return the makespan in seconds, and a mask of the layouts for which the formula holds.
+
+        The conditions are those of DualPipe.
         """
         f, b, w = case.F[0], case.B[0], case.W[0]
         seconds = 2 * case.micro_batches * (f + b + w) + (case.stages - 1) * (f + 2 * b - w)

@@ -105,23 +105,25 @@ def _machine(study: Study) -> Iterator[Figure]:
         return
     port = outer[0]
     sheet.symbols |= {"B_port": (port.rate, "B/s"), "k": port.ports, "devices": port.below}
+    here = f"`{node.name}`"
+    ports = f"bandwidth of all ports of {here}"
     for name, title, text, note in (
-        ("port_bandwidth", "bandwidth of a port of", "B_port", achieved),
-        ("node_bandwidth", "bandwidth of all ports of", "k devices B_port", achieved),
+        ("port_bandwidth", f"bandwidth of a port of {here}, one direction", "B_port", "achieved"),
+        ("node_bandwidth", f"{ports}, one direction", "k devices B_port", "achieved"),
         (
             "node_bandwidth_bidirectional",
-            "bandwidth of all ports of",
+            f"{ports}, both directions",
             "2 node_bandwidth",
-            "both directions together; no collective uses more than one of them at a time",
+            "no collective uses both directions at the same time",
         ),
         (
             "device_share",
-            "bandwidth of a device, if all communicate, of",
+            f"bandwidth of a device out of {here}, if all devices communicate",
             "k B_port",
-            "if all of its neighbours communicate too",
+            achieved,
         ),
     ):
-        yield sheet(name, f"{title} `{node.name}`", "GB/s", text, note=note)
+        yield sheet(name, title, "GB/s", text, note=note)
     yield sheet(
         "node_ratio",
         f"bandwidth of a device, `{node.name}` / `{port.name}`",

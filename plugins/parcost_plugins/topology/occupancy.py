@@ -143,7 +143,9 @@ def lattices(axes: Sequence[tuple[int, int]], ranks: int) -> Any:
 
 
 def _counts(below: Any, unit: Any) -> tuple[Any, Any]:
-    """Return the units *below* in each touched *unit*, and whether its group leaves it."""
+    """Return how many units *below* a group has in each *unit* that it touches, and whether it has
+    members in other units too.
+    """
     import numpy as np
 
     new = np.ones(below.shape, dtype=bool)

@@ -45,7 +45,7 @@ class AlphaBeta(Link):
 
     @property
     def resource(self) -> Any:
-        """The outermost of several levels, else the name."""
+        """The level that a transfer occupies: the outermost, if the link has several levels."""
         return self.name if self.spans is None else self.spans
 
     def explain_latency(self) -> Real | Formula:

@@ -1,7 +1,7 @@
-"""Adapters (LoRA, QLoRA) of fine-tuning tools, as their tables describe them.
+"""Read the adapters (LoRA, QLoRA) of fine-tuning tools, with the TOML table of each tool.
 
-The section ``[adapters]`` of a table has the keys that switch adapters on, with their values; and
-the keys of rank, targets, dropout and quantization, with the defaults of the tool.
+The section ``[adapters]`` of a table lists two kinds of settings of the tool: those that enable
+adapters, with their values; and rank, targets, dropout and quantization, with their defaults.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def _copy(one: Entity, made: dict[int, Entity]) -> Entity:
 
 
 def _is_one_place(device_map: Any) -> bool:
-    """Return whether a device map is a word or constants: any other depends on the process."""
+    """Return whether *device_map* is a word or constants; other maps may differ by process."""
     places = device_map.values() if isinstance(device_map, dict) else (device_map,)
     return all(isinstance(one, (str, int)) for one in places)
 
@@ -366,7 +366,10 @@ class _Keys:
         self.problems.append(ImportProblem(message=message, start=start, end=end, help=help))
 
     def _add(self, key: str, cell: Cell) -> None:
-        """Add a key with the value of a cell; None is a key that is left out, or has no limit."""
+        """Add the setting *key* with the value of *cell*.
+
+        None means no limit for the keys in ``unlimited``; any other key is not set.
+        """
         value, node, unlimited = cell.value, cell.node, table("trl")["unlimited"]
         start, end = self._python.place(node)
         self.assumed.pop(key, None)  # of a default

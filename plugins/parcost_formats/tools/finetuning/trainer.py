@@ -681,7 +681,7 @@ class TrainerKeys:
 
 
 def list_optimizer(found: SettingCollector, key: str) -> None:
-    """List an optimizer other than AdamW in fp32, because AdamW is assumed."""
+    """Record that AdamW in fp32 is assumed, if the value of *key* is another optimizer."""
     name = str(found.value(key, "AdamW"))
     if name.lower() not in ("adam", "adamw", "fused_adam", "fusedadam"):
         found.leave_open(key, f"AdamW with fp32 states is assumed instead of {name}")

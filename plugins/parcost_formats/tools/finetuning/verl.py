@@ -80,7 +80,10 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
 
 
 def _read_batches(found: SettingCollector, *, tokens: bool) -> None:
-    """Read the batch sizes; per-device sizes are in *tokens*, unless that is off."""
+    """Read the batch sizes.
+
+    With *tokens*, micro-batches are counted in tokens, unless ``use_dynamic_bsz`` is false.
+    """
     dynamic, most = "data.use_dynamic_bsz", "data.max_token_len_per_gpu"
     tokens = tokens and found.switch(dynamic) is not False
     _read_micro_batch_of_all(found)

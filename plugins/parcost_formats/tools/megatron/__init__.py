@@ -249,7 +249,7 @@ def _require_arguments(line: CommandLine) -> None:
 
 
 def _add_engine(options: ToolOptions, line: CommandLine, file: ImportFile) -> None:
-    """Add the options of the configuration of DeepSpeed that the command names, if it is there."""
+    """Add the options of the DeepSpeed configuration that the command names, if the file exists."""
     place = options.lookup("deepspeed_config")
     find = line.script.neighbor(file.neighbor) if line.script is not None else file.neighbor
     text = find(place.text) if place is not None and not place.unread else None

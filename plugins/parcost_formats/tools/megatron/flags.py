@@ -214,7 +214,7 @@ def switch_names() -> frozenset[str]:
 
 
 def list_unread(draft: Draft, option: Option, rule: str | Mapping[str, Any]) -> None:
-    """List an unsupported flag; ``keep`` of its *rule* lists the values without effect."""
+    """Record an unsupported flag, or ignore it if ``keep`` of *rule* lists its value."""
     if isinstance(rule, str):
         draft.leave(option, rule)
     elif option.text in rule["keep"]:

@@ -23,7 +23,7 @@ def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
         micro_batch=attribute(training, "micro_batch"),
         dp=attribute(study[Layout], "dp"),
     )
-    yield sheet("operations", "forward passes of stages", "", "p m v")
+    yield sheet("operations", "forward passes, over stages and micro-batches", "", "p m v")
     yield sheet(
         "micro_batches", "micro-batches per replica and step", "", "batch / (dp micro_batch)"
     )
@@ -95,7 +95,7 @@ def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
     sheet.symbols |= {"sent": sent, "idle": idle}
     yield sheet(
         "communication_overhead",
-        "exposed communication / rest of the busy time",
+        "exposed communication / busy time without it",
         "%",
         "ratio(sent, T - sent - idle)",
         note="may exceed 100 %; `exposed_communication` is the share of the step",

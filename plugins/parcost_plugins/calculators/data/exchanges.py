@@ -43,9 +43,12 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
         "",
         "ratio(e, c), with indices and scales",
     )
-    yield sheet("per_element", "sent by a rank for one gradient", "B", f"{often} c, {remark}")
+    yield sheet("per_element", "sent by a rank per gradient element", "B", f"{often} c, {remark}")
     yield sheet(
-        "plain_per_element", "sent by a rank for one gradient, uncompressed", "B", "2 (P - 1) / P e"
+        "plain_per_element",
+        "sent by a rank per gradient element, uncompressed",
+        "B",
+        "2 (P - 1) / P e",
     )
     several = isinstance(P, float) and P > 1
     if several:
@@ -55,7 +58,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
             "",
             "ratio(plain_per_element, per_element)",
         )
-    yield sheet("volume", "sent by a rank", "GB", "n per_element")
+    yield sheet("volume", "sent by a rank per reduction", "GB", "n per_element")
     yield sheet("total", "sent by all ranks", "TB", "P volume")
     yield sheet(
         "limit",
@@ -63,7 +66,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
         "GB",
         "2 n c, without the factor (P - 1) / P" if e.method != "top_k" else "P n c",
     )
-    yield sheet("per_step", "sent by a rank for one gradient, per step", "B", "per_element / H")
+    yield sheet("per_step", "sent by a rank per gradient element, per step", "B", "per_element / H")
     yield sheet("peak", "sent by a rank in one exchange", "GB", "volume / q")
     yield from _method(e, sheet, several=several)
     if e.bandwidth is not None:

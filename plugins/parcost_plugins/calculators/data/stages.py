@@ -48,11 +48,11 @@ def section(z: ZeroSketch) -> Section:
         rows.append((f"ZeRO {stage}", (held, "B"), (volume, "B"), against))
     return Section(
         title=f"ZeRO stages, {block_name(z)}",
-        columns=("stage", "state of a rank", "sent in a step", "over ZeRO 0"),
+        columns=("stage", "state of a rank", "sent in a step", "sent / ZeRO 0"),
         rows=rows,
         notes=[
             "sent: by one rank in a ring, in all micro-batches of a step",
-            "over ZeRO 0: bytes sent / bytes that ZeRO 0 sends",
+            "sent / ZeRO 0: bytes sent / bytes that ZeRO 0 sends",
         ],
     )
 

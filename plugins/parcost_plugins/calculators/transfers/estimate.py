@@ -33,10 +33,11 @@ class Movement:
 
 @record(kw_only=True, eq=False)
 class TransferEstimate:
-    """A transfer on its *group*: *n* bytes of buffer, sent in *chunks* calls.
+    """A transfer on its *group*: a buffer of *n* bytes, sent in ``transfer.chunks`` calls.
 
-    *each* is the time of one call without overhead, *seconds* of all calls with it. *moved* is for
-    the whole buffer in one call; None if the algorithm states no phases.
+    *each* is the time of one call without overhead; *seconds* is the time of all calls, with
+    overhead. *moved* describes the phases of one call that sends the whole buffer; it is None if
+    the algorithm declares no phases.
     """
 
     transfer: Transfer

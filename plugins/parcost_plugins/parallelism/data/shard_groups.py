@@ -105,9 +105,9 @@ class ShardGroup:
         on: Mapping[str, Any] | None = None,
         tag: str = "",
     ) -> Work:
-        """Return *repeat* calls per micro-batch, for a *share* of the compute in *window* to hide.
+        """Return the term of *repeat* calls per micro-batch, overlapped with compute in *window*.
 
-        The share *alone* of the calls is not hidden.
+        At most a *share* of that compute hides the calls. A share *alone* of the calls is exposed.
         """
         return Work(
             name=name,

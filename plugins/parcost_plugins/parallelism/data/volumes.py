@@ -56,7 +56,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
     yield sheet(
         "dp_volume_replicas",
-        "bytes of a rank with all parameters",
+        "bytes a rank would send with replicated parameters",
         "GB",
         "max(plain), 2 (N - 1) / N psi g of a rank of each stage",
     )
@@ -155,7 +155,7 @@ def gathers(study: Study, wire: ShardGroup) -> Real:
 
 
 def volume(study: Study, wire: ShardGroup) -> Real:
-    """Return the bytes that a rank sends per step for the state of the stages of *wire*."""
+    """Return the bytes a rank sends per step to reduce and gather the parameters of *wire*."""
     precision, kind, m = study[Training].precision, wire.kind, study.pipeline.micro_batches
     inside = study.group(wire.inside).ranks
     around = (inside - 1.0) / inside

@@ -176,13 +176,13 @@ def shapes(study: Study) -> Iterator[Figure]:
     # Latent attention makes a key of every head; its rotated part is not projected.
     k, d = (model.heads, model.nope_dim) if model.is_latent else (model.kv_heads, model.head_dim)
     keys = "key projection" + ("" if model.is_latent else ", and of the value projection")
-    queries = ("columns of the query projection", "a q / t")
+    queries = ("columns of the query projection per rank", "a q / t")
     if model.output_gate:
-        queries = ("columns of the query projection, with the output gates", "2 a q / t")
+        queries = ("columns of the query projection per rank, with the output gates", "2 a q / t")
     sheet = Sheet(source=SOURCE, a=model.heads, q=model.qk_dim, k=k, d=d, f=model.ffn, t=layout.tp)
     for name, title, text in (
         ("tp_query_columns", *queries),
-        ("tp_kv_columns", f"columns of the {keys}", "max(k, t) d / t"),
+        ("tp_kv_columns", f"columns of the {keys}, per rank", "max(k, t) d / t"),
         ("tp_mlp_columns", "columns of the first MLP matrix per rank", "f / t"),
         ("kv_columns", f"columns of the {keys}, all ranks", "k d"),
     ):
