@@ -542,3 +542,36 @@ def test_an_error_about_a_file_that_a_command_names_points_into_it(run_command: 
     assert done.code == 1
     assert " --> jobs/conf/zero.json:3:2" in done.out
     assert "`train_batch_size` is `training.global_batch` here" in done.out
+
+
+@try_each(
+    "flag, is_whole",
+    [
+        ("", True),
+        ("--fsdp_auto_wrap_policy NO_WRAP", True),
+        ("--fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP", False),
+    ],
+)
+def test_a_launcher_says_whether_layers_are_gathered_one_by_one(flag: str, is_whole: bool) -> None:
+    command = f"accelerate launch --num_processes 8 --use_fsdp {flag} {BATCHES}\n"
+    found = read_file("trl", ImportFile("run.sh", command))
+    missing = [one.name for one in found.missing]
+    assert ("fsdp_config.fsdp_auto_wrap_policy" in missing) == is_whole
+
+
+@try_each(
+    "flag, attribute",
+    [
+        ("--fsdp_shrding_strategy SHARD_GRAD_OP", "layout.zero"),
+        ("--fsdp_offload_parms true", "offload.optimizer"),
+        ("--fsdp_nonsense 3", ""),
+    ],
+)
+def test_a_misspelled_option_of_the_launcher_is_named(
+    run_command: Run, flag: str, attribute: str
+) -> None:
+    command = f"accelerate launch --num_processes 8 --use_fsdp {flag} {BATCHES}\n"
+    done = run_command("import", "run.sh", files={"run.sh": command})
+    said = " ".join(f"{done.out} {done.err}".split())
+    assert flag.split(maxsplit=1)[0].lstrip("-") in said
+    assert attribute in said

@@ -61,9 +61,9 @@ class Library(Record):
 class Link(ABC):
     """The connection of one rank of a group at one level of the fabric.
 
-    *name* is the name of this level. For a link over several levels, it is the level that limits
-    the bandwidth of long messages (the outermost, if several do). It is a :class:`Names` if
-    layouts have different levels.
+    *name* is the name of this level. Of several levels, it is the one that limits the bandwidth of
+    long messages; if several do, the outermost. It is a :class:`Names` if layouts have different
+    levels.
     """
 
     __slots__ = ()

@@ -22,8 +22,9 @@ def largest_power(P: Real) -> Real:
 
 
 def fills_levels(group: Group) -> Mask:
-    """Return whether the group fills its levels: on every level, it has the same number of units in
-    each unit of the next level, and this number is a power of two.
+    """Return whether the group fills its levels.
+
+    Each unit of a level then has the same number of units of the level below, a power of two.
     """
     even: Mask = True
     product: Real = 1.0

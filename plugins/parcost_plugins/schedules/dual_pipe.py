@@ -54,8 +54,8 @@ class DualPipe(Schedule):
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan in seconds, and a mask of the layouts for which the formula holds.
 
-        It holds for equal stages with B = F, and W = F or W = F / 2, without send/recv time, if
-        overlapped passes save no time.
+        It holds for equal stages with B = F, and W = F or F / 2. Messages must take no time, and
+        pairs of overlapped passes must save none.
         """
         f, b, w = case.F[0], case.B[0], case.W[0]
         seconds = case.micro_batches * (f + b + w) + (case.stages / 2 - 1) * (f + 2 * b - w)

@@ -143,8 +143,9 @@ def lattices(axes: Sequence[tuple[int, int]], ranks: int) -> Any:
 
 
 def _counts(below: Any, unit: Any) -> tuple[Any, Any]:
-    """Return how many units *below* a group has in each *unit* that it touches, and whether it has
-    members in other units too.
+    """Return the number of units *below* that a group has in each *unit* that it touches.
+
+    The second array says whether the group has members in other units too.
     """
     import numpy as np
 

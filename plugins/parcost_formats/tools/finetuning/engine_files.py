@@ -31,6 +31,10 @@ _MORE = re.compile(r"offl|cpu|nvme|infinity|hpz|zpp|plus")  # of which a name ha
 _ENGINE_FILES = {"config_file": Accelerate(), "deepspeed": DeepSpeed()}
 
 
+#: Sections of the configuration of Accelerate whose keys are options of its launcher, by prefix.
+_FAMILIES = {"fsdp": "fsdp_config", "parallelism": "parallelism_config"}
+
+
 class EngineFiles:
     """The *entries* of a job by key, including its launcher's and those of the files it names."""
 
@@ -56,7 +60,11 @@ class EngineFiles:
 
     def add_all(self) -> None:
         """Add the keys of the launcher, and of configuration files of Accelerate and DeepSpeed."""
-        for flag, target in self.rules["launcher"].items():
+        sections = [(flag, flag.partition("_")[0]) for flag in self.launcher if "_" in flag]
+        targets = {
+            flag: f"{_FAMILIES[family]}.{flag}" for flag, family in sections if family in _FAMILIES
+        }
+        for flag, target in {**targets, **self.rules["launcher"]}.items():
             word = self.launcher.get(flag)
             if word is None:
                 continue
