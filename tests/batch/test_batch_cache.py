@@ -46,7 +46,7 @@ def test_a_cached_answer_is_printed_in_the_same_bytes(
     assert fresh.err == first.err
     summary, _, note = again.err.rstrip("\n").rpartition("; ")
     assert summary + "\n" == fresh.err
-    assert note == "8 of them from the cache, unchanged"
+    assert note == "8 of them unchanged, from the cache"
 
 
 def test_nothing_is_imported_for_what_is_known(run: Run) -> None:

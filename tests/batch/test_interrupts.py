@@ -87,7 +87,7 @@ def test_a_batch_prints_the_file_that_has_no_result_for_a_while(
     monkeypatch.setattr(Scenario, "evaluate", slow)
     done = run("eval", "specs", "--jobs", "1", "--no-cache")
     assert done.code == 0
-    slow_lines = [line for line in done.err.splitlines() if "no result" in line]
+    slow_lines = [line for line in done.err.splitlines() if "still running" in line]
     expected = r"specs/s001\.par: still running after \d+ s; Ctrl-C stops the run"
     assert any(re.fullmatch(expected, line) for line in slow_lines)
 
@@ -166,11 +166,11 @@ def test_ctrl_c_loses_nothing_and_leaves_no_process(run: Run, tmp_path: Path, jo
         _, said = child.communicate()
     assert b"Traceback" not in said
     assert child.returncode == 130
-    assert b"the same command goes on from there" in said
+    assert b"run the same command again to continue" in said
     assert spec_names() == ["specs", "stopping.py"]
     known = len(cache_entries(tmp_path))
     resumed = run(*gate_command("1"))
-    assert f"{known} of them from the cache, unchanged" in resumed.err
+    assert f"{known} of them unchanged, from the cache" in resumed.err
     assert len(resumed.out.splitlines()) == 41
 
 
@@ -184,7 +184,7 @@ def test_other_signals_end_a_batch_like_ctrl_c(tmp_path: Path, jobs: str, name: 
             child.send_signal(getattr(signal, name))
         _, said = child.communicate()
     assert child.returncode == 128 + getattr(signal, name)
-    assert b"the same command goes on from there" in said
+    assert b"run the same command again to continue" in said
     assert b"Traceback" not in said
     assert spec_names() == ["specs", "stopping.py"]
 

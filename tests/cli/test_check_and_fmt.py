@@ -112,11 +112,11 @@ def test_fmt_says_what_it_cannot_read_and_goes_on(run: Run, tmp_path: Path) -> N
 
 def test_check_says_what_eval_says_of_all_but_prices(run: Run) -> None:
     """Rules of a schedule's length, names and units in claims, and plugins that fail."""
-    long = GOOD.replace("tp = 2", "tp = 2, pp = 4").replace("= 32 seq", "= 100000 seq")
+    long = GOOD.replace("tp = 2", "tp = 2, pp = 4").replace("= 32 seq", "= 200000 seq")
     done = run("check", "long.par", long=long)
     assert done.code == 1
-    assert "error[schedule-length]: 50000 micro-batches on pp 4 are 200000 passes" in done.out
-    assert "help: use larger micro-batches, at most 32768 per step" in done.out
+    assert "error[schedule-length]: 100000 micro-batches on pp 4 are 400000 passes" in done.out
+    assert "help: use larger micro-batches, at most 65536 per step" in done.out
     claims = "expect {\n  mfuu >= 1 %\n  memory >= 3 s\n  mfu = 40 %\n}\n"
     done = run("check", "claims.par", claims=GOOD + claims)
     assert done.code == 2

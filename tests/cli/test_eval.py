@@ -255,7 +255,7 @@ def test_set_makes_a_block_that_the_file_lacks(run: Run) -> None:
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["--set", "layout.tp"], "`--set layout.tp` sets nothing"),
+        (["--set", "layout.tp"], "`--set layout.tp` has no value"),
         (["--set", "layout.tp=1", "--set", "layout.tp=2"], "given twice"),
         (["--set", "layout.tpp=4"], "there is no attribute `layout.tpp`"),
         (["--set", "transfer.size=2 GB"], "the study has no block `transfer`: write one with a"),

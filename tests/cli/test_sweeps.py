@@ -101,7 +101,7 @@ def test_a_sweep_fails_where_a_claim_fails_at_a_point_that_runs(run: Run) -> Non
     assert len(shares) == 3
     between = run("eval", "a.par", a=SWEPT + f"expect {{ mfu >= {(low + high) / 2:.3f} % }}\n")
     assert between.code == 1
-    assert re.search(r"does not hold \(at (tp = \d|2 of 3 points that run, such as )", between.err)
+    assert re.search(r"is false \(at (tp = \d|2 of 3 points that run, such as )", between.err)
     below = run("eval", "b.par", b=SWEPT + f"expect {{ mfu >= {low - 0.01:.3f} % }}\n")
     assert below.code == 0
 

@@ -345,7 +345,7 @@ def test_three_dots_compare_with_the_commit_at_which_a_branch_left(
     git("commit", "-q", "-m", "no parent")
     done = run_command("diff", "main...alone", "specs")
     assert done.code == 2
-    assert "`main` and `alone` have no commit in common" in done.err
+    assert "`main` and `alone` have no common commit in this clone" in done.err
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ FAULTY: dict[str, tuple[str, Any, str]] = {
     "bound in words": ("lower_bound", gives("soon"), "returns str where numbers are"),
     "bound too long": ("lower_bound", gives(np.ones(7)), r"an array of shape \(7,\) for times"),
     "form raises": ("closed_form", raises, "raised KeyError: 'warp'"),
-    "one number": ("closed_form", gives(1.0), "returns float where seconds and where they"),
+    "one number": ("closed_form", gives(1.0), "returns float where seconds and the mask"),
     "form in words": ("closed_form", gives(("soon", True)), "returns str where numbers are"),
     "form too long": ("closed_form", gives((np.ones(7), True)), r"shape \(7,\) for times"),
     "mask too long": ("closed_form", gives((1.0, np.ones(7) > 0)), r"shape \(7,\) for times"),
@@ -142,7 +142,7 @@ def test_a_bound_that_is_no_number_hides_no_layout() -> None:
         assert not result.proven
         (said,) = result.faults
         assert "plugin `own` failed in `schedules`" in said
-        assert "`lower_bound` of schedule `plain` is NaN for some layouts" in said
+        assert "`lower_bound` of schedule `plain` is not a number for some layouts" in said
 
 
 def test_a_closed_form_that_is_no_number_is_none() -> None:

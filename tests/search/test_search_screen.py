@@ -289,7 +289,10 @@ def test_the_first_word_of_an_objective_is_enough(run: Run) -> None:
 def test_an_objective_that_lacks_a_block_names_it(run: Run) -> None:
     code, _, err = run(DENSE, "--objective", "cost")
     assert code == 2
-    assert "`cost_per_million_tokens` here: it needs `price { device_hour = 2.50 USD/h }`" in err
+    assert (
+        "`cost_per_million_tokens` is not available in this study: it needs `price { device_hour = 2.50 USD/h }`"
+        in err
+    )
 
 
 @pytest.mark.slow

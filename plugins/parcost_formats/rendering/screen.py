@@ -233,7 +233,7 @@ def _interval_basis(result: Result) -> Iterator[Item]:
         interval = result.interval(figure.name)
         if interval is not None and interval.basis:
             held = numbers.quantity(interval.coverage, "%")
-            yield Line(f"{held} interval: {interval.basis}.", "faint")
+            yield Line(f"{held}: {interval.basis}.", "faint")
 
 
 def _caption(figure: Figure) -> str:
