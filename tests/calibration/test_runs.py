@@ -290,7 +290,7 @@ def bad(**changes: Any) -> Raw:
     [
         (bad(model__layers="eight"), "`model.layers` is `eight`, not a whole number"),
         (bad(measured=...), "`measured` is missing"),
-        (bad(id="r0"), "the id `r0` is that of"),
+        (bad(id="r0"), "the id `r0` is also the id of"),
         (bad(id="x", parallel__tp=4), "= 4 ranks, but there are 8 devices"),
         (bad(id="x", measured__mfu=1.2), "no device exceeds its peak"),
         (bad(id="x", measured__step_time_s=1e-3), "is an MFU of"),

@@ -181,7 +181,7 @@ def test_layers_of_the_kit_are_read_and_other_rows_counted(calibrate: Calibrate)
     none = {**rows[0], "id": "none", "kernels": 0}
     found = calibrate([*rows, other, none], "--format", "json")
     assert found.code == 1
-    assert "`kernels` is 0, but it must be above 0" in found.err
+    assert "`kernels` is 0, and must be above 0" in found.err
     document = json.loads(found.out)
     assert document["passed_over"] == ["1 rows of host: no constant is of `layer_norm`, eager"]
     assert [(one["rows"], one["value"]) for one in document["host"]] == [(3, pytest.approx(21e-6))]
