@@ -218,7 +218,7 @@ def test_rows_that_contradict_each_other_are_named_and_widen(
 def test_a_fit_that_ends_on_its_bound_is_reported(calibrate: Calibrate, file: File) -> None:
     """At 60 % the rows say less than the least of 75 %."""
     said = calibrate(file(rows(cluster__device__sustained="60 %")))
-    assert "a100_sxm_40g.sustained ends on its lower bound" in " ".join(said.out.split())
+    assert "a100_sxm_40g.sustained is at its lower bound" in " ".join(said.out.split())
 
 
 def test_narrower_bounds_are_kept(calibrate: Calibrate, file: File) -> None:
