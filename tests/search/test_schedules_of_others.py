@@ -49,9 +49,10 @@ def load_schedule(**methods: Any) -> Plugins:
     return load(("own", SimpleNamespace(schedules=hookimpl(lambda: [schedule]))))
 
 
-def run_search(**methods: Any) -> SearchResult:
+def run_search(*, front: bool = False, **methods: Any) -> SearchResult:
     (scenario,) = parcost.load_text(TEXT, plugins=load_schedule(**methods))
-    return search(space(scenario, AXES, list(AXES)), SearchRequest(keep=3, budget_seconds=1e9))
+    request = SearchRequest(keep=3, budget_seconds=1e9, front=front)
+    return search(space(scenario, AXES, list(AXES)), request)
 
 
 def raises(*_: Any) -> Any:
@@ -143,6 +144,8 @@ def test_a_bound_that_is_no_number_hides_no_layout() -> None:
         (said,) = result.faults
         assert "plugin `own` failed in `schedules`" in said
         assert "`lower_bound` of schedule `plain` is not a number for some layouts" in said
+        front = run_search(lower_bound=own, front=True)
+        assert [x.seconds for x in front.best] == [x.seconds for x in best]
 
 
 def test_a_closed_form_that_is_no_number_is_none() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parcost.numeric import ratio
 from parcost.search.front import band_of, least_by_band
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ class LayoutBounds:
 
     def order_by_band(self, least: NDArray[np.float64]) -> None:
         """Order layouts by their seconds over the *least* in their band, or with less memory."""
-        self._order = self._seconds / np.minimum.accumulate(least)[band_of(self._bytes)]
+        below = np.minimum.accumulate(least)[band_of(self._bytes)]
+        order: Any = ratio(self._seconds, below)  # 0 where both are 0, never NaN
+        self._order = order
 
     def matters(self, worst: float, front: Front | None) -> NDArray[np.bool_]:
         """Return the mask of layouts that may cost at most *worst*, or may be on the *front* (if
@@ -69,12 +72,12 @@ class LayoutBounds:
         return float(np.min(self._cost, where=matters, initial=inf))
 
     def order(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Return the position of each layout that *matters*: the lowest are scored first."""
+        """Return a number for each layout that *matters*: the lowest are scored first."""
         found: NDArray[np.float64] = np.repeat(self._order[matters], self._alike)
         return found
 
     def take(self, matters: NDArray[np.bool_], most: float) -> NDArray[np.bool_]:
-        """Remove layouts that matter, up to position *most*, and return which ones these are."""
+        """Remove layouts that matter and whose number is at most *most*; return which these are."""
         which = matters & (self._order <= most)
         self._left &= ~which
         found: NDArray[np.bool_] = self.bound.legal & which
