@@ -251,6 +251,14 @@ def test_the_readme_has_one_command_to_run_and_one_to_test() -> None:
     assert test.endswith(" && .venv/bin/python -m pytest -q")
 
 
+def test_the_readme_counts_the_entries_of_the_catalogue() -> None:
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    folders = ("models", "devices", "fabrics", "precisions")
+    counts = [len(list((ROOT / "specs/parcost_specs" / one).glob("*.par"))) for one in folders]
+    words = "lists {} models, {} accelerators, {} fabrics and {} precision recipes."
+    assert words.format(*counts) in text
+
+
 @pytest.mark.slow
 def test_the_report_of_the_readme_is_what_its_command_prints(
     golden: Callable[[Path, str], None],
