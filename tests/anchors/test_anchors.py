@@ -117,6 +117,7 @@ def test_anchors_of_two_layouts_count_as_two() -> None:
         ('anchor { step_time = 0.3 s, job = "device = b200" }', {}, "`device` was b200"),
         ('anchor { step_time = 0.3 s, job = "size = 4" }', {}, "`job` has `size`"),
         ("anchor { step_time = 0.01 s }", {}, "is an MFU of"),
+        ("anchor { step_time = 300 s }", {}, "times the prediction of"),
         ("anchor { tokens_per_second_per_device = 1e6 }", {}, "is an MFU of"),
         ('anchor { step_time = 0.3 s, settings = "layout.tp = 3" }', {}, "the run is invalid: "),
         ('anchor { step_time = 0.3 s, settings = "layout.tp" }', {}, "is not `NAME = VALUE`"),

@@ -181,3 +181,16 @@ def test_a_megabyte_of_arguments_has_an_answer(flood: str) -> None:
         text = f"{small()} {body}"
     found = Megatron().translate("run.sh", text)
     assert found.blocks or found.problems
+
+
+@pytest.mark.parametrize(
+    "options", ["--nproc-per-node 8 --nnodez 2", "--nproc-per-nod 8 --nnodes 2"]
+)
+def test_a_misspelled_count_of_torchrun_asks_for_the_devices(
+    run_command: Run, options: str
+) -> None:
+    script = f"torchrun {options} pretrain_gpt.py {small()}".replace("\n", " ")
+    done = run_command("import", "run.sh", files={"run.sh": script})
+    said = " ".join(done.err.split())
+    assert "`cluster.devices`" in said.partition("-->")[0]
+    assert "is not an option of torchrun" in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from parcost_formats.tools.shell.scripts import Script, ScriptCall, split_words
@@ -23,6 +24,10 @@ _WITH_COMMANDS = (
 #: Programs with a subcommand that launches another program: of Lightning Fabric.
 _LAUNCHING_COMMANDS = (("lightning", "run"), ("fabric", "run"))
 _MODULES = ("-m", "--module")
+#: Names of torchrun, and the options of it that decide the devices.
+_TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
+_COUNTS = ("nnodes", "nproc-per-node")
+_LIKE = 0.75  # of the letters of an option, in order
 _ATTACHED = re.compile(r"(-[NnG])(\d{1,8})")  # a short option with its value
 _ELASTIC = re.compile(r"(--nnodes=|)(\d{1,8}):(\d{1,8})")
 #: A command that prints the path of a file of Python.
@@ -80,6 +85,8 @@ def open_words(words: Sequence[ShellField]) -> Sequence[ShellField]:
 def _plain_counts(words: Sequence[ShellField], place: int) -> Sequence[ShellField]:
     """Return the word at *place*: ``-N4`` of srun as two words, an elastic count as unknown.
 
+    A count of torchrun whose option is misspelled is unknown too.
+
     >>> from parcost_formats.tools.shell.scripts import read_script
     >>> (call,) = read_script("srun -N4 torchrun --nnodes=2:4 --max_restarts 3 a.py").commands
     >>> [(word.text, word.unread) for word in open_words(call.words)][1:5:3]
@@ -90,6 +97,14 @@ def _plain_counts(words: Sequence[ShellField], place: int) -> Sequence[ShellFiel
         ahead = [one.text.rpartition("/")[2] for one in words[:place]]
         if "srun" in ahead and not any(one.endswith(".py") for one in ahead):
             return [word._replace(text=one) for one in attached.groups()]
+    for at in (place, place - 1):
+        if meant := _misspelled_count(words, at):
+            option, _, value = words[at].text.partition("=")
+            why = f"`{option}` is not an option of torchrun; `{meant}` was probably meant"
+            if at < place:
+                return [word] if value else [word._replace(unread=why)]
+            plain = f"{meant}={value}" if value else meant
+            return [word._replace(text=plain, unread=why if value else word.unread)]
     elastic = _ELASTIC.fullmatch(word.text)
     if elastic and (elastic[1] or (place and words[place - 1].text == "--nnodes")):
         option, least, most = elastic.groups()
@@ -97,6 +112,29 @@ def _plain_counts(words: Sequence[ShellField], place: int) -> Sequence[ShellFiel
             return [word._replace(text=f"{option}{most}")]
         return [word._replace(unread=f"the job is elastic, from {least} to {most} nodes")]
     return [word]
+
+
+def _misspelled_count(words: Sequence[ShellField], place: int) -> str:
+    """Return the option of torchrun that the one at *place* is a misspelling of, "" if of none.
+
+    >>> from parcost_formats.tools.shell.scripts import read_script
+    >>> (call,) = read_script("torchrun --nnodez=2 --nproc_per_node 8 a.py --nodes 2").commands
+    >>> [(word.text, word.unread) for word in open_words(call.words)][1]
+    ('--nnodes=2', '`--nnodez` is not an option of torchrun; `--nnodes` was probably meant')
+    """
+    option = words[place].text.partition("=")[0] if place > 0 else ""
+    ahead = [one.text.rpartition("/")[2] for one in words[:place]]
+    starts = [i for i, text in enumerate(ahead) if text in _TORCHRUN]
+    if not option.startswith("--") or not starts:
+        return ""
+    inner = ahead[starts[-1] + 1 :]
+    if any(text.endswith(".py") or text in _MODULES for text in inner):
+        return ""  # an option of the program
+    name = option[2:].replace("_", "-")
+    found = get_close_matches(name, _COUNTS, n=1, cutoff=_LIKE)
+    if name in _COUNTS or not found:
+        return ""
+    return f"--{found[0].replace('-', '_') if '_' in option else found[0]}"
 
 
 def launcher_options(words: Sequence[ShellField]) -> dict[str, ShellField]:

@@ -26,7 +26,7 @@ STEP_PARTS = ("compute", "network", "host")
 
 @cache
 def table() -> Mapping[str, Any]:
-    """Return the prior standard deviations of the factors, and the limits of the fit."""
+    """Return the prior deviations of the factors, and the limits of the fit and of anchors."""
     import tomllib
 
     return tomllib.loads(Path(__file__).with_name("causes.toml").read_text(encoding="utf-8"))

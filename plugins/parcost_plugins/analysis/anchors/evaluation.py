@@ -27,6 +27,7 @@ from parcost_plugins.analysis.anchors.causes import (
     CauseFactors,
     choose_factors,
     step_parts,
+    table,
 )
 from parcost_plugins.vocabulary import (
     Adapters,
@@ -210,6 +211,12 @@ def _comparison(run: Study, outcome: Outcome, anchor: Anchor) -> Comparison:
         mfu = float(flops_per_token(run)) * tokens / (devices * seconds * float(peak))
         if mfu > 1:
             return evolve(found, reason=f"a step of {seconds:.4g} s is an MFU of {100 * mfu:.0f} %")
+    farthest = table()["limits"]["farthest"]
+    if seconds is not None and not predicted / farthest <= seconds <= predicted * farthest:
+        factor = f"{seconds / predicted:.3g} times the prediction of {predicted:.4g} s"
+        return evolve(
+            found, reason=f"a step of {seconds:.4g} s is {factor}: correct its unit, or the job"
+        )
     return found
 
 
