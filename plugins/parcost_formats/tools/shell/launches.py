@@ -79,13 +79,16 @@ def open_words(words: Sequence[ShellField]) -> Sequence[ShellField]:
     for word in words:
         inner = " --" in word.text and not word.text.startswith("--")
         found += split_words(word) if inner else [word]
-    return [one for place in range(len(found)) for one in _plain_counts(found, place)]
+    counts = _misspelled_counts(found)
+    return [one for place in range(len(found)) for one in _plain_counts(found, place, counts)]
 
 
-def _plain_counts(words: Sequence[ShellField], place: int) -> Sequence[ShellField]:
+def _plain_counts(
+    words: Sequence[ShellField], place: int, misspelled: Mapping[int, str]
+) -> Sequence[ShellField]:
     """Return the word at *place*: ``-N4`` of srun as two words, an elastic count as unknown.
 
-    A count of torchrun whose option is misspelled is unknown too.
+    *misspelled* are options of torchrun by place, as they were meant: their count is unknown too.
 
     >>> from parcost_formats.tools.shell.scripts import read_script
     >>> (call,) = read_script("srun -N4 torchrun --nnodes=2:4 --max_restarts 3 a.py").commands
@@ -98,12 +101,12 @@ def _plain_counts(words: Sequence[ShellField], place: int) -> Sequence[ShellFiel
         if "srun" in ahead and not any(one.endswith(".py") for one in ahead):
             return [word._replace(text=one) for one in attached.groups()]
     for at in (place, place - 1):
-        if meant := _misspelled_count(words, at):
+        if at in misspelled:
             option, _, value = words[at].text.partition("=")
-            why = f"`{option}` is not an option of torchrun; `{meant}` was probably meant"
+            why = f"`{option}` is not an option of torchrun; `{misspelled[at]}` was probably meant"
             if at < place:
                 return [word] if value else [word._replace(unread=why)]
-            plain = f"{meant}={value}" if value else meant
+            plain = f"{misspelled[at]}={value}" if value else misspelled[at]
             return [word._replace(text=plain, unread=why if value else word.unread)]
     elastic = _ELASTIC.fullmatch(word.text)
     if elastic and (elastic[1] or (place and words[place - 1].text == "--nnodes")):
@@ -114,27 +117,27 @@ def _plain_counts(words: Sequence[ShellField], place: int) -> Sequence[ShellFiel
     return [word]
 
 
-def _misspelled_count(words: Sequence[ShellField], place: int) -> str:
-    """Return the option of torchrun that the one at *place* is a misspelling of, "" if of none.
+def _misspelled_counts(words: Sequence[ShellField]) -> Mapping[int, str]:
+    """Return the options of torchrun that are misspelled, by place, as they were probably meant.
 
     >>> from parcost_formats.tools.shell.scripts import read_script
     >>> (call,) = read_script("torchrun --nnodez=2 --nproc_per_node 8 a.py --nodes 2").commands
     >>> [(word.text, word.unread) for word in open_words(call.words)][1]
     ('--nnodes=2', '`--nnodez` is not an option of torchrun; `--nnodes` was probably meant')
     """
-    option = words[place].text.partition("=")[0] if place > 0 else ""
-    ahead = [one.text.rpartition("/")[2] for one in words[:place]]
-    starts = [i for i, text in enumerate(ahead) if text in _TORCHRUN]
-    if not option.startswith("--") or not starts:
-        return ""
-    inner = ahead[starts[-1] + 1 :]
-    if any(text.endswith(".py") or text in _MODULES for text in inner):
-        return ""  # an option of the program
-    name = option[2:].replace("_", "-")
-    found = get_close_matches(name, _COUNTS, n=1, cutoff=_LIKE)
-    if name in _COUNTS or not found:
-        return ""
-    return f"--{found[0].replace('-', '_') if '_' in option else found[0]}"
+    bases = (word.text.rpartition("/")[2] for word in words)
+    start = next((place for place, base in enumerate(bases) if base in _TORCHRUN), len(words))
+    found: dict[int, str] = {}
+    for place in range(start + 1, len(words)):
+        option = words[place].text.partition("=")[0]
+        if option.endswith(".py") or option in _MODULES:
+            break  # the options of the program follow
+        name = option.removeprefix("--").replace("_", "-")
+        if not option.startswith("--") or name in _COUNTS:
+            continue
+        for meant in get_close_matches(name, _COUNTS, n=1, cutoff=_LIKE):
+            found[place] = f"--{meant.replace('-', '_') if '_' in option else meant}"
+    return found
 
 
 def launcher_options(words: Sequence[ShellField]) -> dict[str, ShellField]:
