@@ -216,7 +216,7 @@ def test_a_cache_on_a_full_disk_is_one_warning_and_ignored(
         patch.setattr(Path, "replace", full)
         done = run("eval", "specs", "--format", "jsonl", "--out", "all.jsonl")
     assert done.code == 0
-    assert done.err.count("cannot be written: No space left on device; results are") == 1
+    assert done.err.count("cannot be written: No space left on device; results that") == 1
     assert len(Path("all.jsonl").read_text().splitlines()) == 3
     assert cache_entries(tmp_path) == []
 

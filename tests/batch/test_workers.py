@@ -102,7 +102,7 @@ def test_a_spec_that_ends_its_worker_is_rejected_and_no_other_is_lost(
     assert lost.keys() == {"s05.par", "s17.par"}
     entry = lost["s05.par"]
     assert entry.exit_code == 3
-    assert entry.reasons[0].startswith("the worker that evaluated `s05.par` died: ")
+    assert entry.reasons[0].startswith("the worker that evaluated `s05.par` was killed: ")
     assert "error[worker-died]" in entry.problems[0].line
     kept = [entry.text for entry in found if not entry.rejected]
     assert kept == [text for i, text in enumerate(expected) if i not in (5, 17)]
@@ -214,7 +214,7 @@ def test_an_engine_that_takes_no_more_work_ends_the_run(specs: list[Spec]) -> No
         def submit(self, *_: Any, **__: Any) -> Any:
             raise ConnectionError("gone home")
 
-    with pytest.raises(ExecutorError, match="takes no more work: ConnectionError: gone home"):
+    with pytest.raises(ExecutorError, match="accepts no more tasks: ConnectionError: gone home"):
         run(specs, Engine(lambda: Closed(1)))
 
 

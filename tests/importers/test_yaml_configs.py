@@ -69,7 +69,7 @@ def laughs(depth: int) -> str:
                 "!!python/object/apply:os.system [ls]",
             ),
             ("a: !Thing {x: 1}\n", "`!Thing` asks for an object", "!Thing {x: 1}"),
-            ("a: !!binary aGk=\n", "`!!binary` are not read", "!!binary aGk="),
+            ("a: !!binary aGk=\n", "values of `!!binary` are not supported", "!!binary aGk="),
             ("!!python/name:os.system x: 1\n", "asks for an object", None),
             ("a: 1\na: 2\n", "`a` is defined twice", "a: 2"),
             ("? [x, y]\n: 1\n", "a key is a plain value", None),

@@ -123,8 +123,8 @@ def test_two_plugins_may_not_declare_one_block() -> None:
     twin = SimpleNamespace(blocks=hookimpl(lambda: [OtherLayout]))
     bad = evaluate_with(("twin", twin))
     (line,) = faults(bad)
-    assert line.startswith("plugin `twin` blocks: offers the block `layout`, which plugin `")
-    assert line.endswith("offers already; the plugin is left out")
+    assert line.startswith("plugin `twin` blocks: provides the block `layout`, which plugin `")
+    assert line.endswith("provides already; the plugin is left out")
     assert bad.exit_code == 3
     assert bad.result.figure("step_time") == evaluate_with().result.figure("step_time")
 
@@ -423,6 +423,6 @@ def test_a_generator_without_an_end_is_a_fault() -> None:
     plugin = SimpleNamespace(terms=hookimpl(lambda: itertools.repeat(None)))
     bad = evaluate_with(("warp", plugin))
     assert faults(bad) == [
-        "plugin `warp` terms: returned more than 100,000 items; does the generator end?"
+        "plugin `warp` terms: returned more than 100,000 items: a generator without an end?"
     ]
     assert bad.exit_code == 3

@@ -233,7 +233,7 @@ def slots(study: Study, held: Sequence[Parameters], *, dense: bool) -> Iterator[
 def _stages_of(row: tuple[float, ...], number: int) -> str:
     """Return the stages of slot *number* as text; in a search they differ between structures."""
     if isinstance(row, StageCounts):
-        return f"stage {number}"
+        return f"stages of kind {number}"
     return stage_range(tuple(stage for stage, here in enumerate(row) if here))
 
 
