@@ -79,7 +79,7 @@ def open_words(words: Sequence[ShellField]) -> Sequence[ShellField]:
     for word in words:
         inner = " --" in word.text and not word.text.startswith("--")
         found += split_words(word) if inner else [word]
-    counts = _misspelled_counts(found)
+    counts = _misspellings_of_counts(found)
     return [one for place in range(len(found)) for one in _plain_counts(found, place, counts)]
 
 
@@ -117,7 +117,7 @@ def _plain_counts(
     return [word]
 
 
-def _misspelled_counts(words: Sequence[ShellField]) -> Mapping[int, str]:
+def _misspellings_of_counts(words: Sequence[ShellField]) -> Mapping[int, str]:
     """Return the options of torchrun that are misspelled, by place, as they were probably meant.
 
     >>> from parcost_formats.tools.shell.scripts import read_script
