@@ -88,13 +88,13 @@ def test_a_block_is_no_attribute_and_the_attribute_is_named() -> None:
 
 def test_stages_that_are_proposed_divide_the_devices() -> None:
     """61 layers are cut unevenly on 8 or 16 stages, and 64 devices are divisible by both."""
-    said = helps(
-        "model odd extends llama3_8b { layers = 61 }",
-        layout="layout { pp = 12, zero = 1 }",
-        training="training { model = odd, sequence = 8192, micro_batch = 1, "
-        "global_batch = 128 sequences }",
+    odd = "model odd extends llama3_8b { layers = 61 }"
+    training = (
+        "training { model = odd, sequence = 8192, micro_batch = 1, global_batch = 128 sequences }"
     )
+    said = helps(odd, layout="layout { pp = 12, zero = 1 }", training=training)
     assert "pp = 8 or 16 divides" in said
+    said = helps(odd, layout="layout { pp = 8, zero = 1 }", training=training)
     assert "the framework needs an option for this split" in said
 
 
@@ -103,7 +103,9 @@ def test_a_second_block_is_a_second_study() -> None:
 
 
 def test_groups_that_a_border_cuts_do_not_reach_beyond_it() -> None:
-    heads = "model three extends llama3_8b { heads = 24, kv_heads = 24, hidden = 3072 }"
+    heads = (
+        "model three extends llama3_8b { heads = 24, kv_heads = 24, hidden = 3072, ffn = 12288 }"
+    )
     (said,) = (
         d.message
         for d in diagnostics_of(

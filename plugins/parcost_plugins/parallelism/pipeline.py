@@ -307,6 +307,7 @@ def _uneven_check(study: Study) -> Iterator[Check]:
         "layers-uneven",
         layers % cut == 0,
         "schedule.chunks" if all_of(chunks(study) > 1) else "layout.pp",
+        reads=["layout.pp"],
         layers=layers,
         stages=_stages(study),
         cut="fewer layers at both ends"

@@ -11,6 +11,7 @@ from parcost_plugins.rules.rulebook import RULES
 from parcost_plugins.vocabulary import Layout, Training
 from parcost_plugins.vocabulary.neighbours import divisors, multiples
 
+_REPLICAS = ("layout.dp",)
 _THOUSANDS = re.compile(r"\bsequence\s*=\s*([0-9.]+)\s*k\b")
 
 
@@ -40,7 +41,11 @@ def rules(study: Study) -> Iterator[Check]:
         more=more,
     )
     yield RULES.check(
-        "batch-small", where(whole, batch, step) >= step, "training.global_batch", inputs=inputs
+        "batch-small",
+        where(whole, batch, step) >= step,
+        "training.global_batch",
+        inputs=inputs,
+        reads=_REPLICAS,
     )
     yield RULES.check(
         "batch-divides",
@@ -48,12 +53,14 @@ def rules(study: Study) -> Iterator[Check]:
         "training.global_batch",
         help="take {below} or {above} sequences" + _micro_batches(training, dp),
         inputs={**inputs, "below": below, "above": above},
+        reads=_REPLICAS,
     )
     yield RULES.check(
         "batch-product",
         where(divides, count * step, batch) == batch,
         "training.micro_batches",
         inputs={**inputs, "count": count, "product": count * step, "fitting": batch / step},
+        reads=_REPLICAS,
     )
 
 

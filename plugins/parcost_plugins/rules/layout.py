@@ -35,19 +35,20 @@ def rules(study: Study) -> Iterator[Check]:
     yield Check(
         id="devices-few",
         holds=ranks <= devices,
-        subject="cluster.devices",
+        subject="cluster.devices" if all_of(ranks <= devices) else _last_set(study),
         message=product + " = {ranks} devices are needed, but the cluster has {devices}",
         inputs={**inputs, "fitting": _nearest_fit(study)},
         help="take {ranks} devices or a multiple of them{fitting}",
     )
     below, above = multiples(ranks, devices)
+    subject, near = ("layout.pp", "") if all_of(whole) else _changeable_attribute(study)
     yield Check(
         id="devices-divide",
         holds=where(ranks <= devices, devices % ranks, 0.0) == 0.0,
-        subject="layout.pp",
+        subject=subject,
         message="{devices} devices are not divisible by " + product + " = {ranks}",
         inputs={**inputs, "below": below, "above": above},
-        help=("" if all_of(whole) else _degrees(study)) + "take {below} or {above} devices",
+        help=near + "take {below} or {above} devices",
     )
     yield Check(
         id="layout-product",
@@ -62,6 +63,7 @@ def rules(study: Study) -> Iterator[Check]:
         "zero-alone",
         True if not shards_states(study) else _copies(study) > 1,
         "layout.zero",
+        reads=["layout.dp"],
         zero=layout.zero,
     )
 
@@ -127,6 +129,7 @@ def _experts(study: Study) -> Iterator[Check]:
         "layout.ep",
         help=_divisors_of_experts(study, ranks),
         notes=["a stage has tp x cp x dp = etp x ep x edp ranks"],
+        reads=["layout.dp"],
         tp=layout.tp,
         cp=layout.cp,
         dp=layout.dp,
@@ -149,13 +152,41 @@ def _divisors_of_experts(study: Study, ranks: Real) -> str:
     return f"etp = {near} divides" if near else ""
 
 
-def _degrees(study: Study) -> str:
-    """Return the nearest valid values of a degree, as the start of a help line."""
-    for name, degree, legal in _legal_degrees(study, ("tp", "cp", "pp")):
-        near = next_to(degree, legal)
-        if near:
-            return f"{name} = {near} divides, or "
-    return ""
+def _changeable_attribute(study: Study) -> tuple[str, str]:
+    """Return the attribute to change if degrees do not divide the devices, and the start of a help.
+
+    It is the degree that is swept, or set from outside, or that alone does not divide the devices,
+    in this order; the number of devices if no degree has a valid value.
+    """
+    layout, devices = study[Layout], study[Cluster].devices
+    degrees = {"tp": layout.tp, "cp": layout.cp, "pp": stages(study)}
+    swept = [f"layout.{name}" for name, degree in degrees.items() if is_array(degree)]
+    if swept or is_array(devices):
+        return [*swept, "cluster.devices"][0], ""
+    valid = {
+        name: near
+        for name, degree, legal in _legal_degrees(study, tuple(degrees))
+        if (near := next_to(degree, legal))
+    }
+    if not valid:
+        return "cluster.devices", ""
+
+    name = max(valid, key=lambda name: (_is_set(study, name), not divides(degrees[name], devices)))
+    outside = _is_set(study, "devices") and not _is_set(study, name)
+    subject = "cluster.devices" if outside else f"layout.{name}"
+    return subject, f"{name} = {valid[name]} divides, or "
+
+
+def _last_set(study: Study) -> str:
+    """Return the degree that was set from outside for the devices of a file, or the devices."""
+    names = [] if _is_set(study, "devices") else ["pp", "cp", "tp"]
+    return next((f"layout.{name}" for name in names if _is_set(study, name)), "cluster.devices")
+
+
+def _is_set(study: Study, name: str) -> bool:
+    """Return whether a value was set from outside, such as by ``--set``, after the file."""
+    origin = study.origin(study[Cluster if name == "devices" else Layout], name)
+    return origin is not None and origin.how == "set"
 
 
 def _tensor(study: Study, devices: int) -> list[int]:

@@ -178,6 +178,7 @@ def _fast_domain(study: Study) -> Iterator[Check]:
             "algorithm: {how_there} out to level `{outermost}`, {how_inside} inside one `{level}`",
         ],
         factor=there.seconds / maximum(inside.seconds, sys.float_info.min),
+        reads=["layout.tp"],
         tp=tp,
         cross="do not divide" if _is_cut(tp, first.capacity) else "reach beyond",
         cap=first.capacity,

@@ -156,6 +156,7 @@ def placement(study: Study) -> Iterator[Check]:
         "layout.cp",
         notes=["a block has {n:.4g} MiB, and takes {slower:.3g} times as long"],
         factor=there.seconds / maximum(inside, 1e-300),
+        reads=["layout.tp", "layout.cp"],
         tp=layout.tp,
         cp=layout.cp,
         product=layout.tp * layout.cp,
