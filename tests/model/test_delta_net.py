@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -216,3 +217,33 @@ def test_what_is_not_modeled_beside_it_is_refused(
     (scenario,) = parcost.load_text(f"{text.replace('tp = 1', layout)}\n{extra}")
     (result,) = scenario.evaluate().results
     assert message in " ".join(d.message for d in result.diagnostics)
+
+
+@try_each(
+    "model, layout, extra, helps",
+    [
+        (DELTA, "tp = 1, cp = 2", "", ["layout.cp = 1", "delta_heads = 0"]),
+        (f"{DELTA}, window = 1024", "tp = 1", "", ["window = 0", "delta_heads = 0"]),
+        (f"{DELTA}, causal = off", "tp = 1", "", ["causal = on", "delta_heads = 0"]),
+        (", output_gate = on, kv_lora = 512", "tp = 1", "", ["kv_lora = 0", "output_gate = off"]),
+        (DELTA, "tp = 1", "adapters { rank = 8 }", ["adapters", "delta_heads = 0"]),
+    ],
+)
+def test_the_help_beside_it_names_values_that_are_accepted(
+    model: str, layout: str, extra: str, helps: list[str]
+) -> None:
+    text = MIXED.format(model, "").replace("devices = 1", "devices = 8").replace("= 1 s", "= 8 s")
+    text = text.replace("tp = 1", layout)
+    (scenario,) = parcost.load_text(f"{text}\n{extra}")
+    (found,) = [d for d in scenario.check() if d.id == "mixer-beside"]
+    assert re.findall("`(.*?)`", found.help or "") == helps
+    name = re.search(r"model (\w+)", text)
+    assert name
+    for value in helps:
+        path, _, setting = value.rpartition(" = ")
+        if not path:  # the block, which the help says to leave out
+            (changed,) = parcost.load_text(text)
+        else:
+            given = {path if "." in path else f"{name[1]}.{path}": setting}
+            (changed,) = parcost.load_text(f"{text}\n{extra}", overrides=given)
+        assert "mixer-beside" not in {d.id for d in changed.check()}

@@ -110,23 +110,26 @@ def checks(study: Study) -> Iterator[Check]:
             tp=layout.tp,
         )
     parts = {
-        "a gated delta net": model.delta_heads > 0,
-        "a gate on the output of attention": model.output_gate,
+        "a gated delta net": (model.delta_heads > 0, "delta_heads = 0"),
+        "a gate on the output of attention": (model.output_gate, "output_gate = off"),
     }
     others = (
-        ("latent attention (MLA)", not model.is_latent, f"{place}.kv_lora"),
-        ("adapters", study.get(Adapters) is None, "adapters"),
-        ("serving", not study.all(Serving), f"{place}.layers"),
+        ("latent attention (MLA)", not model.is_latent, f"{place}.kv_lora", "kv_lora = 0"),
+        ("adapters", study.get(Adapters) is None, "adapters", ""),
+        ("serving", not study.all(Serving), f"{place}.layers", ""),
     )
     alone = (
-        ("attention in a window", not model.window, f"{place}.window"),
-        ("attention in both directions", model.causal, f"{place}.causal"),
-        ("context parallelism", layout.cp == 1, "layout.cp"),
+        ("attention in a window", not model.window, f"{place}.window", "window = 0"),
+        ("attention in both directions", model.causal, f"{place}.causal", "causal = on"),
+        ("context parallelism", layout.cp == 1, "layout.cp", "layout.cp = 1"),
     )
-    for part, given in parts.items():
-        for other, holds, subject in (*others, *(alone if model.delta_heads else ())):
+    for part, (given, without) in parts.items():
+        for other, holds, subject, instead in (*others, *(alone if model.delta_heads else ())):
             if given and not all_of(holds):
-                yield RULES.check("mixer-beside", holds, subject, part=part, other=other)
+                way = f"write `{instead}`" if instead else f"leave the block `{other}` out"
+                yield RULES.check(
+                    "mixer-beside", holds, subject, part=part, other=other, way=way, without=without
+                )
 
 
 @hookimpl
