@@ -56,6 +56,34 @@ def test_a_global_batch_as_micro_batch() -> None:
     assert set(messages(micro_batch=159, batch=8 * 159)) == {"implausible-micro-batch"}
 
 
+@try_each("sequence, warned", [("100 M", False), ("101 M", True), ("1e15", True)])
+def test_a_sequence_beyond_any_model_is_named_at_its_place(sequence: str, warned: bool) -> None:
+    """The batch and the micro-batch are then too large for no other reason."""
+    text = STUDY.format(precision="bf16", micro_batch=1, batch=64, sequence=sequence, more="")
+    (scenario,) = parcost.load_text(text)
+    found = {d.id: d for d in scenario.check() if d.id.startswith("implausible")}
+    if not warned:
+        assert set(found) == {"implausible-batch", "implausible-micro-batch"}
+        return
+    (said,) = found.values()
+    assert said.id == "implausible-sequence"
+    assert "plausible values are at most 100 M tokens" in said.message
+    assert said.labels[0].span.text == f"sequence = {sequence}"
+
+
+@try_each("sequence, known", [("1e12", False), ("1e15", True)])
+def test_a_step_without_end_does_not_blame_collectives(sequence: str, known: bool) -> None:
+    """Attention of 1e12 tokens takes 4e28 FLOPs a layer, and no collective is without time."""
+    text = STUDY.format(precision="bf16", micro_batch=1, batch=64, sequence=sequence, more="")
+    (scenario,) = parcost.load_text(text)
+    found = {d.id: d for d in scenario.evaluate().diagnostics}
+    assert "implausible-sequence" in found
+    help = found["cannot-run"].help or ""
+    assert "algorithm" not in help
+    assert help.startswith("correct this value" if known else "correct a size")
+    assert ("`training.sequence` is out of proportion" in found["cannot-run"].message) == known
+
+
 @pytest.mark.slow
 def test_context_parallelism_shares_the_tokens() -> None:
     text = STUDY.format(precision="bf16", micro_batch=1, batch=8, sequence="1 Mi", more="")

@@ -40,6 +40,7 @@ COMPUTED = {
             "memory-bandwidth",
             "peak",
             "power",
+            "sequence",
             "batch",
             "micro-batch",
             "bucket",

@@ -7,6 +7,7 @@ consists of its calculations alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 from attrs import evolve
@@ -45,7 +46,7 @@ Stamped: TypeAlias = "Sequence[tuple[Plugin, T]]"
 LONGEST_SECONDS = 1e15  # thirty million years: longer than anything that runs
 LARGEST_BYTES = 1e30
 _USUAL_RATE = 1e9  # per second
-_FARTHEST = 58.0  # powers of two: no job has as many bytes or tokens, and no device such a rate
+_FARTHEST = 49.0  # powers of two: no job has as many tokens, and no device such a rate
 
 
 def rejection(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Result:
@@ -287,7 +288,8 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
         "outcome_checks",
         study.plugins.ask("outcome_checks", study.faults, study=study, outcome=outcome),
     )
-    ends = _ends(study, outcome.step_seconds < LONGEST_SECONDS, {})
+    seconds = outcome.step_seconds
+    ends = _ends(study, seconds < LONGEST_SECONDS, {}, known=all_of(seconds < inf))
     judged = gather([ends, *(check for _, check in asked)], study)
     failed = [*warnings, *judged.failed]
     unjudged = any(fault.hook in RULES for fault in study.faults)
@@ -295,13 +297,15 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
 
 
 def duration_check(study: Study) -> Check:
-    """Return the rule that every term is finite: an algorithm that cannot run has infinite time."""
+    """Return the rule that no term is too large; an algorithm that cannot run has infinite time."""
     validate_shapes(study, "terms", "memory")  # nothing has been added up before
     holds: Any = True
+    known = True
     names: dict[str, list[str]] = {}
     for _, term in study.contributions("terms"):
         ends = term.seconds < LONGEST_SECONDS
         if not all_of(ends):
+            known = known and all_of(term.seconds < inf)
             names.setdefault("time", []).append(f"`{term.name}`")
             holds = holds & ends
     for _, held in study.contributions("memory"):
@@ -309,10 +313,13 @@ def duration_check(study: Study) -> Check:
         if not all_of(fits):
             names.setdefault("memory", []).append(f"`{held.name}`")
             holds = holds & fits
-    return _ends(study, holds, names)
+    return _ends(study, holds, names, known=known)
 
 
-def _ends(study: Study, holds: Any, names: Mapping[str, Sequence[str]]) -> Check:
+def _ends(study: Study, holds: Any, names: Mapping[str, Sequence[str]], *, known: bool) -> Check:
+    """Return the rule that all of *names* end; *known* is false if a time is infinite."""
+    size = "correct a size that is far too large, or a rate that is almost zero"
+    ranks = f"choose an algorithm that supports these ranks, or `auto`; or {size}"
     found = [
         f"no finite {what} for {' and '.join(list(dict.fromkeys(of))[:4])}"
         for what, of in names.items()
@@ -327,10 +334,7 @@ def _ends(study: Study, holds: Any, names: Mapping[str, Sequence[str]]) -> Check
             "terms": ", ".join(found) or "no finite time for the step",
             "attribute": f": `{subject}` is out of proportion" if subject else "",
         },
-        help="correct this value"
-        if subject
-        else "choose an algorithm that supports these ranks, or `auto`; or correct a rate that is "
-        "almost zero",
+        help="correct this value" if subject else size if known else ranks,
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Study, block_name
+from parcost import Check, Mask, Study, block_name
 from parcost_plugins.vocabulary import Cluster, Layout, Training
+from parcost_plugins.vocabulary.hardware import PlausibleRange
 from parcost_plugins.vocabulary.plausibility import plausibility
 from parcost_plugins.vocabulary.run_choices import gradient_bucket
 
@@ -60,7 +61,18 @@ def _device_rules(study: Study) -> Iterator[Check]:
 
 
 def _batch_rules(study: Study) -> Iterator[Check]:
-    training = study[Training]
+    training, known = study[Training], study.get(PlausibleRange)
+    yield from plausibility(
+        study,
+        "sequence",
+        training.sequence,
+        "training.sequence",
+        unit="M tokens",
+        scale=1e6,
+        remedy="write the tokens of one sequence, such as `8192`",
+    )
+    longest = getattr(known, "sequence", None)
+    too_long: Mask = longest is not None and training.sequence > longest
     yield from plausibility(
         study,
         "batch",
@@ -69,6 +81,7 @@ def _batch_rules(study: Study) -> Iterator[Check]:
         unit="M tokens",
         scale=1e6,
         remedy="write the unit that is meant, `sequences` or `tokens`",
+        unless=too_long,
     )
     yield from plausibility(
         study,
@@ -78,6 +91,7 @@ def _batch_rules(study: Study) -> Iterator[Check]:
         unit="K tokens on a rank",
         scale=1e3,
         remedy="write the sequences of one micro-batch of one replica, not the global batch",
+        unless=too_long,
     )
     yield from plausibility(
         study,

@@ -387,6 +387,7 @@ class PlausibleRange:
         FLOPS, default=None, doc="peak rate of one device, in the narrowest type"
     )
     power: Real | None = quantity(WATTS, default=None, doc="power of one device")
+    sequence: Real | None = quantity(ONE, default=None, doc="tokens of a sequence")
     batch: Real | None = quantity(ONE, default=None, doc="tokens of a step")
     micro_batch: Real | None = quantity(
         ONE, default=None, doc="tokens of a micro-batch, of one context-parallel rank"

@@ -18,8 +18,11 @@ def plausibility(
     unit: str = "",
     scale: float = 1.0,
     remedy: str,
+    unless: Mask = False,
 ) -> Iterator[Check]:
     """Yield warnings if *value* is beyond the plausible range; none if either is unknown.
+
+    *unless* is true where another warning names the cause.
 
     *attribute* is the maximum in the block `plausible`, and `least_` + *attribute* the minimum. The
     id of the rule is derived from it. The message has values divided by *scale*, in *unit*.
@@ -31,7 +34,7 @@ def plausibility(
         limit: Real | None = getattr(known, bound, None)
         if limit is None:
             continue
-        holds: Mask = value <= limit if name == "most" else value >= limit
+        holds: Mask = (value <= limit if name == "most" else value >= limit) | unless
         if all_of(holds):
             continue
         yield Check(
