@@ -155,8 +155,8 @@ def _divisors_of_experts(study: Study, ranks: Real) -> str:
 def _changeable_attribute(study: Study) -> tuple[str, str]:
     """Return the attribute to change if degrees do not divide the devices, and the start of a help.
 
-    It is the degree that is swept, or set from outside, or that alone does not divide the devices,
-    in this order; the number of devices if no degree has a valid value.
+    It is the degree that is swept, or set from outside, or that alone does not divide the devices.
+    If no degree has a valid value, it is the number of devices.
     """
     layout, devices = study[Layout], study[Cluster].devices
     degrees = {"tp": layout.tp, "cp": layout.cp, "pp": stages(study)}
