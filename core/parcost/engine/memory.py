@@ -134,7 +134,7 @@ class DeviceMemory(ABC):
         freed = any_of(total(term.freed_at_b for term in self.living) != 0)
         passes = any("backward" not in term.moments for term in self.living)
         self.before = 1 + freed  # number of fields at the start of an op
-        self.fields = [i + 2 * end for end in range(1 + passes) for i in range(self.before)]
+        self.fields = tuple(i + 2 * end for end in range(1 + passes) for i in range(self.before))
         self._steady_bytes: dict[int, Sequence[Real]] = {}  # by id of the copies
         self._sums: dict[tuple[int, int, bool], Real] = {}  # of occurrences
         self._bytes: dict[int, Sequence[tuple[Memory, Real]]] = {}  # by kind of a copy
@@ -299,14 +299,14 @@ class PlanMemory(DeviceMemory):
     def __init__(self, terms: Sequence[Memory], plan: PipelinePlan) -> None:
         self.plan = plan
         alike = kinds(terms, plan.pipeline.stages * plan.pipeline.chunks)
-        self._places: list[Mapping[int, list[int]]] = []  # of the copies of a device, by kind
+        self._places: list[tuple[tuple[int, ...], ...]] = []  # of the copies of a device, by kind
         known: dict[Any, Sequence[tuple[int, float]]] = {}  # devices with equal copies share them
         copies = []
         for held in plan.held:
             places: dict[int, list[int]] = {}
             for i, k in enumerate(held):
                 places.setdefault(alike[plan.stage[k]], []).append(i)
-            self._places.append(places)
+            self._places.append(tuple(map(tuple, places.values())))
             own = tuple([(x, float(len(at))) for x, at in places.items()])
             copies.append(known.setdefault(own, own))
         super().__init__(terms, copies)
@@ -328,7 +328,8 @@ class PlanMemory(DeviceMemory):
         steady = self._steady(d)[MOMENTS.index(moment)]
         if moment not in _LIVING:
             return steady
-        kept = _sum_products(self._counts(d, alive), self._weights(d, moment))
+        counts = alive.sums(self.fields, self._places[d])
+        kept = _sum_products(counts, self._weights(d, moment))
         return steady + kept * (1.0 + self.added)
 
     def _most_alive(self, d: int, moment: Moment) -> Sequence[Real]:
@@ -347,18 +348,10 @@ class PlanMemory(DeviceMemory):
         """Return the distinct counts at the peaks of device *d*, by number of micro-batches."""
         if d not in self._peaks:
             self._peaks[d] = [
-                (m, list(dict.fromkeys(self._counts(d, peak) for peak in order.peaks[d])))
+                (m, order.peak_sums(d, self.fields, self._places[d]))
                 for m, order in self.plan.orders
             ]
         return self._peaks[d]
-
-    def _counts(self, d: int, alive: AliveCounts) -> tuple[float, ...]:
-        """Return the sums of *alive* on device *d*, for each field in use and each kind of copy."""
-        places = self._places[d].values()
-        if len(places) == 1:
-            return tuple([float(sum(alive[i])) for i in self.fields])
-        every = [(alive[i].__getitem__, alike) for i in self.fields for alike in places]
-        return tuple([float(sum(map(at, alike))) for at, alike in every])
 
 
 def _sum_products(counts: Sequence[Real], weights: Sequence[Real]) -> Real:

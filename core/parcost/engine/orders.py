@@ -61,6 +61,15 @@ class AliveCounts(NamedTuple):
         """Return whether no count of *other* is larger."""
         return all(map(ge, chain.from_iterable(self), chain.from_iterable(other)))
 
+    def sums(self, fields: Sequence[int], groups: Sequence[Sequence[int]]) -> tuple[float, ...]:
+        """Return the sum over the copies of each of *groups*, for each of *fields*.
+
+        >>> AliveCounts((3, 1, 2), (), (), ()).sums((0,), ((0, 2), (1,)))
+        (5.0, 1.0)
+        """
+        every = [(self[i].__getitem__, group) for i in fields for group in groups]
+        return tuple([float(sum(map(at, group))) for at, group in every])
+
 
 @frozen(kw_only=True, eq=False, slots=False)
 class Order:
@@ -118,6 +127,21 @@ class Order:
                     found[a][min(a, b), max(a, b)] += messages
                     found[b][min(a, b), max(a, b)] += messages
         return found
+
+    def peak_sums(
+        self, d: int, fields: Sequence[int], groups: Sequence[Sequence[int]]
+    ) -> Sequence[tuple[float, ...]]:
+        """Return the distinct :meth:`AliveCounts.sums` at the peaks of device *d*."""
+        key = (d, fields, groups)
+        known = self._peak_sums
+        if key not in known:
+            sums = (peak.sums(fields, groups) for peak in self.peaks[d])
+            known[key] = list(dict.fromkeys(sums))
+        return known[key]
+
+    @cached_property
+    def _peak_sums(self) -> dict[Any, Sequence[tuple[float, ...]]]:
+        return {}
 
     def compile(self, *, keep: bool = False) -> CompiledOrder:
         """Return the compiled program; with *keep*, every op keeps its own slot."""
@@ -519,9 +543,10 @@ def _alive(
 
 
 def _maximal_moments(moments: Iterable[AliveCounts]) -> Sequence[AliveCounts]:
-    """Return the moments that are not dominated by another moment."""
-    found: list[AliveCounts] = []
+    """Return the moments that are not dominated by another moment (:meth:`AliveCounts.covers`)."""
+    found: dict[tuple[int, ...], AliveCounts] = {}  # by their counts in one row: half the time
     for moment in sorted(moments, key=lambda row: (-sum(map(sum, row)), row)):
-        if not any(other.covers(moment) for other in found):
-            found.append(moment)
-    return found
+        row = tuple(chain.from_iterable(moment))
+        if not any(all(map(ge, other, row)) for other in found):
+            found[row] = moment
+    return list(found.values())
