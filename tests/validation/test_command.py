@@ -356,7 +356,7 @@ def test_values_from_outside_hold_for_every_study(
 def test_the_rows_that_ship_are_read_without_a_path(validate: Validate) -> None:
     found = validate("--select", "id=titan-none")
     assert found.exit_code == 2
-    assert "none of 709 rows matches" in found.stderr
+    assert "none of 726 rows matches" in found.stderr
 
 
 @pytest.mark.slow

@@ -270,4 +270,4 @@ def test_a_composed_row_is_apart_from_measured_ones(raw: Any, tmp_path: Path) ->
     path = tmp_path / "runs.jsonl"
     path.write_text(json.dumps(raw(synthetic=True)) + "\n", encoding="utf-8")
     rows = read_files([("runs.jsonl", path)])
-    assert (len(rows.placed), len(rows.flaws), len(rows.composed)) == (0, 0, 1)
+    assert (len(rows.placed), len(rows.flaws), len(rows.apart)) == (0, 0, 1)

@@ -311,9 +311,122 @@ def test_a_schedule_that_is_not_known_is_not_taken_for_1f1b(row: Make) -> None:
         write(row(schedule="wavefront", **stage_values(4, 1, 8)))
 
 
-def test_a_row_of_adapters_is_not_full_training(row: Make) -> None:
-    with pytest.raises(UnmodelledError, match="adapters"):
+def adapter_lines(made: RunRow) -> dict[str, str]:
+    found = lines(write(made).text)
+    return {name.partition(".")[2]: v for name, v in found.items() if name.startswith("adapters.")}
+
+
+ALL = ("query", "key", "value", "output", "gate", "up", "down")
+
+
+def test_a_row_of_adapters_without_known_targets_is_not_full_training(row: Make) -> None:
+    with pytest.raises(UnmodelledError, match="without targets, and the default of Megatron-LM"):
         write(row(notes="LoRA, rank 16"))
+    with pytest.raises(UnmodelledError, match=r"`tuning\.rank` and `tuning\.targets`"):
+        write(row(tuning={"kind": "lora"}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "targets"),
+    [
+        ({"notes": "LoRA, rank 16, on q_proj and v_proj"}, {"query", "value"}),
+        ({"notes": "LoRA r=16 of all-linear"}, set(ALL)),
+        ({"extra": {"task": "llama2_70b_lora"}, "notes": "rank 16: linear_proj"}, {"output"}),
+        ({"tuning": {"kind": "lora", "rank": 16, "targets": "attention"}}, set(ALL[:4])),
+        ({"tuning": {"kind": "LoRA", "rank": 16, "targets": ["wq", "mlp"]}}, {"query", *ALL[4:]}),
+    ],
+)
+def test_the_rank_and_the_targets_of_a_row(
+    changes: dict[str, Any], targets: set[str], row: Make
+) -> None:
+    found = adapter_lines(row(**changes))
+    assert found["rank"] == "16"
+    assert {name for name in ALL if found[name] == "on"} == targets
+    assert found["split"] == "one"  # tp 8, and no class of Megatron-Bridge
+
+
+def test_what_a_tool_has_by_default_is_assumed_with_its_version(row: Make) -> None:
+    """Megatron-Bridge 0.6, peft/lora.py: dim 32, and all four fused projections."""
+    written = write(row(notes="LoRA", extra={"framework": "Megatron-Bridge"}))
+    found = lines(written.text)
+    assert (found["adapters.rank"], found["adapters.fused"]) == ("32", "on")
+    assert found["adapters.split"] == "both"
+    assert any(
+        "rank, targets, dropout of the adapters: Megatron-Bridge 0.6" in one
+        for one in written.assumptions
+    )
+    assert any("frozen weights have the type of the model" in one for one in written.assumptions)
+
+
+def test_a_quantized_base_is_imported_and_another_one_is_an_error(row: Make) -> None:
+    changes = {
+        "parallel__tp": 1,
+        "parallel__dp": 8,
+        "batch__grad_accum": 1,
+        "precision_class": "bf16",
+    }
+    text = write(row(notes="QLoRA, rank 64, all linear", **changes)).text
+    assert "use catalog.quantizations.nf4\n" in text
+    assert lines(text)["adapters.base"] == "nf4"
+    tuning = {"kind": "lora", "rank": 8, "targets": "q, v", "base": "int8"}
+    with pytest.raises(UnmodelledError, match=r"`tuning\.base` is `int8`"):
+        write(row(tuning=tuning, **changes))
+
+
+@pytest.mark.parametrize(
+    ("tuning", "match"),
+    [
+        ({"kind": "dora", "rank": 8, "targets": "q"}, "adapters of the kind `dora`"),
+        ({"kind": "lora", "rank": 8, "targets": "q, router"}, "no module is known as `router`"),
+    ],
+)
+def test_adapters_that_are_not_modeled_are_an_error(
+    tuning: dict[str, Any], match: str, row: Make
+) -> None:
+    with pytest.raises(UnmodelledError, match=match):
+        write(row(tuning=tuning))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"notes": "Full SFT, not LoRA"},
+        {"notes": "kv_lora_rank 512"},
+        {"notes": "as fast as LoRA", "tuning": {"kind": "full"}},
+    ],
+)
+def test_a_row_without_adapters_trains_all_weights(changes: dict[str, Any], row: Make) -> None:
+    made = row(**changes)
+    assert not made.has_adapters
+    assert adapter_lines(made) == {}
+
+
+def test_settings_of_a_benchmark_hold_unless_the_row_states_them(row: Make) -> None:
+    """MLPerf's Llama 2 70B has fp8 attention and an all-to-all over context-parallel ranks."""
+    changes = {
+        "source": "MLPerf Training v5.1",
+        "model__name": "Llama-2-70B",
+        "notes": "LoRA",
+        "precision": "fp8",
+        "precision_class": "fp8",
+        "parallel__tp": 4,
+        "parallel__cp": 2,
+        "extra": {"framework": "nemo"},
+    }
+    written = write(row(**changes))
+    found = lines(written.text)
+    assert (found["context.algorithm"], found["adapters.narrow"]) == ("ulysses", "on")
+    assert "narrow_attention = on" in written.text
+    assert any("fp8_dpa, cp_comm_type as in MLPerf" in one for one in written.assumptions)
+    changes["extra"] = {"framework": "nemo", "fp8_dpa": False, "cp_comm_type": "p2p"}
+    text = write(row(**changes)).text
+    assert lines(text)["context.algorithm"] == "ring"
+    assert "narrow_attention" not in text
+
+
+def test_a_type_of_context_exchange_that_is_not_known_is_an_error(row: Make) -> None:
+    with pytest.raises(UnmodelledError, match=r"`extra\.cp_comm_type` is `ring2`"):
+        write(row(parallel__tp=4, parallel__cp=2, extra={"cp_comm_type": "ring2"}))
 
 
 @pytest.mark.parametrize(

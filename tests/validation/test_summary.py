@@ -236,6 +236,28 @@ def test_composed_rows_are_in_a_group_of_their_own(row: Make) -> None:
     assert groups["composed"]["composed"]["n"] == 1
 
 
+def test_rows_with_adapters_are_in_no_other_group(row: Make) -> None:
+    tuning = {"kind": "lora", "rank": 8, "targets": "q, v"}
+    rows = [case(row(id="a", measured={"step_time_s": 10.0}), 11.0)]
+    rows += [case(row(id="b", tuning=tuning, measured={"step_time_s": 10.0}), 15.0)]
+    summary = summarize(rows, [], {})
+    assert [[one.row.id for one in part] for part in (summary.rows, summary.adapters)] == [
+        ["a"],
+        ["b"],
+    ]
+    assert summary.all is not None
+    assert summary.all.step.mape == pytest.approx(0.1)
+    assert {group.name: group.step.n for group in summary.groups_by("adapters")} == {
+        "adapters": 1,
+        "A100-80GB": 1,
+    }
+    found, _ = tables(summary, 2)
+    assert ["adapters on frozen weights (not above)", "1", "50.0 %"] in [line[:3] for line in found]
+    document = json.loads(documents.to_json(summary))
+    assert [one["id"] for one in document["adapters"]] == ["b"]
+    assert documents.to_csv(summary).count("\n") == 3
+
+
 def test_a_group_of_eight_that_a_constant_rate_beats_is_listed(row: Make) -> None:
     """All eight rows run at one rate, and predictions are 10 % off."""
     slow = [

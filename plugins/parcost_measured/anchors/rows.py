@@ -46,15 +46,7 @@ def read_rows(name: str, text: str) -> Translation:
             reason=flaw.reason,
             **place(flaw.line),
         )
-        for flaw in found.flaws
-    ]
-    unread += [
-        ImportedKey(
-            name=f"line {one.line} ({one.row.id})",
-            reason="its step time is composed from other measurements: no step was measured",
-            **place(one.line),
-        )
-        for one in found.composed
+        for flaw in (*found.flaws, *found.flaws_apart)
     ]
     if not found.placed:
         problems = [

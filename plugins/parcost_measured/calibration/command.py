@@ -415,6 +415,7 @@ class _Calibration:
             return []
         rows = read_files([(one.name, one.path) for one in files])
         self.flaws += rows.flaws
+        self.unmodelled += rows.flaws_apart
         if not rows.placed:
             self.rejected.append("runs: every row has an error")
             return []

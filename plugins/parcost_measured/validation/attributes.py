@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
+from parcost_measured.validation import adapters
 from parcost_measured.validation.frameworks import (
     Profile,
     profile_of,
@@ -50,14 +51,22 @@ _REPLICAS = r"^(?!.*(?:shard|zero)).*(?:\bd?dp\b|data[ -]parallel|\breplicated\b
 
 @frozen(eq=False, slots=False)
 class Facts:
-    """A row, and values derived from it for several attributes."""
+    """A row, and values derived from it for several attributes.
+
+    Settings of `extra` that a row lacks are those of the tool that made its adapters.
+    """
 
     row: RunRow
     entry: HardwareEntry
     profile: Profile = field(init=False)
+    adapters: adapters.AdapterSettings = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "profile", profile_of(self.row))
+        found = adapters.adapters_of(self.row, self.profile.title)
+        object.__setattr__(self, "adapters", found)
+        extra = {**self.row.extra, **found.extra}
+        object.__setattr__(self, "row", evolve(self.row, extra=extra))
 
     @cached_property
     def recipe(self) -> Recipe:
@@ -634,6 +643,25 @@ def _offload(facts: Facts) -> Value:
     return None
 
 
+def _adapter_value(name: str) -> Callable[[Facts], Value]:
+    return lambda facts: facts.adapters.values.get(name)
+
+
+#: Megatron-Core's cp_comm_type, and the algorithms of the language.
+_CONTEXT = {"p2p": "ring", "a2a": "ulysses", "all_gather": "all_gather"}
+
+
+def _context(facts: Facts) -> Value:
+    """Return the algorithm of context parallelism, if the row or its tool states it."""
+    said = facts.row.extra.get("cp_comm_type")
+    if said is None or facts.row.parallel.cp == 1:
+        return None
+    if said not in _CONTEXT:
+        known = ", ".join(_CONTEXT)
+        raise UnmodelledError(f"`extra.cp_comm_type` is `{said}`: only {known} are modeled")
+    return _CONTEXT[said]
+
+
 def _gradient_average(facts: Facts) -> Value:
     """Return how gradients are averaged in NVIDIA's code of MLPerf v6.0, by its files.
 
@@ -714,6 +742,8 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("layout", "sequence_parallel", _sequence_parallel),
     StudyAttribute("layout", "zero", _zero),
     StudyAttribute("layout", "vocabulary_multiple", _vocabulary_multiple),
+    *(StudyAttribute("adapters", name, _adapter_value(name)) for name in adapters.ATTRIBUTES),
+    StudyAttribute("context", "algorithm", _context),
     StudyAttribute("sharding", "shard", _shard),
     StudyAttribute("sharding", "reshard", _reshard),
     StudyAttribute("sharding", "gradient_average", _gradient_average),

@@ -151,7 +151,7 @@ def command(
         )
     interrupts = Interrupts()
     with interrupts, OutputFile(out, interrupts) as target, _studies(folder) as place:
-        cases = [*write_studies([*rows.placed, *rows.composed], place)]
+        cases = [*write_studies([*rows.placed, *rows.apart], place)]
         evaluated = _evaluate_cases(cases, selection, engine, values, elsewhere=out is not None)
         families = families_of({device_of(placed.row) for placed in rows.placed})
         named = {case.written.framework for case, _ in cases if case.written is not None}
@@ -170,10 +170,11 @@ def command(
     broken = [limit.text for limit in wanted if _is_broken(limit, summary)]
     for text in broken:
         write_message(f"error[over-the-limit]: {text}")
-    if not summary.rows:
-        why = "all are composed" if rows.composed else "the reasons are listed"
+    scored = bool(summary.rows or summary.adapters)
+    if not scored:
+        why = "all are composed" if rows.apart else "the reasons are listed"
         write_message(f"error[no-row-scored]: no row could be scored; {why}")
-    return _FAULT if faults else _FLAWED if summary.flaws or broken or not summary.rows else 0
+    return _FAULT if faults else _FLAWED if summary.flaws or broken or not scored else 0
 
 
 def _reject_for_log(
@@ -284,11 +285,11 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
     except MalformedError as error:
         raise click.UsageError(f"`--select`: {error}") from error
     rows = read_files(files_of(Path(path)) if path else [_shipped_runs(plugins)])
-    if not (rows.placed or rows.flaws or rows.composed):
+    if not (rows.placed or rows.flaws or rows.apart):
         raise click.UsageError(f"`{path}` has no row")
     if (
         path
-        and not (rows.placed or rows.composed)
+        and not (rows.placed or rows.apart)
         and all(_NO_JSON in flaw.reason for flaw in rows.flaws)
     ):
         raise click.UsageError(
@@ -296,16 +297,14 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
             f"{rows.flaws[0].text}) nor a log of nccl-tests or rccl-tests; for a training log, "
             f"use `parcost calibrate SPEC --anchor {path}`"
         )
-    both = [*rows.placed, *rows.composed]
+    both = [*rows.placed, *rows.apart]
     kept = both
     for one in chosen:
         kept = _select(kept, one)
     if chosen and not kept:
         raise click.UsageError(f"`--select`: none of {len(both):,} rows matches")
-    composed = [place for place in kept if place.row.synthetic]
-    return evolve(
-        rows, placed=[place for place in kept if not place.row.synthetic], composed=composed
-    )
+    apart = [place for place in kept if place.row.group_apart]
+    return evolve(rows, placed=[p for p in kept if not p.row.group_apart], apart=apart)
 
 
 def _select(placed: Sequence[PlacedRow], one: Condition) -> list[PlacedRow]:

@@ -13,6 +13,7 @@ from parcost_measured.validation.intervals import Coverage
 from parcost_measured.validation.rows import Flaw
 from parcost_measured.validation.scores import Score
 from parcost_measured.validation.summary import (
+    APART,
     DIMENSIONS,
     ScoredRow,
     Summary,
@@ -52,6 +53,7 @@ def to_json(summary: Summary) -> str:
         "unknown_fields": dict(summary.unknown),
         "unread_fields": dict(summary.unread),
         "runs": [*_runs(summary.rows)],
+        "adapters": [*_runs(summary.adapters)],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
@@ -134,6 +136,7 @@ def _columns(one: ScoredRow) -> Mapping[str, Any]:
         "memory_basis": "" if measured is None else memory_basis(row),
         "fits": one.prediction.fits,
         "core": bool(row.core),
+        "adapters": row.has_adapters,
     }
 
 
@@ -141,7 +144,7 @@ def to_csv(summary: Summary) -> str:
     """Return a CSV line for each scored row."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    lines = [_columns(one) for one in summary.rows]
+    lines = [_columns(one) for one in summary.all_rows]
     if lines:
         writer.writerow(lines[0])
     for line in lines:
@@ -171,7 +174,7 @@ def _groups(summary: Summary) -> dict[str, Any]:
             }
             for group in summary.groups_by(dimension)
         }
-        for dimension in (*DIMENSIONS, "composed")
+        for dimension in (*DIMENSIONS, *APART)
         if dimension in DIMENSIONS or summary.groups_by(dimension)
     }
 

@@ -15,6 +15,7 @@ from parcost_measured.validation.picture import histogram, scatter
 from parcost_measured.validation.rows import Flaw
 from parcost_measured.validation.scores import Score, group_by
 from parcost_measured.validation.summary import (
+    APART,
     FEWEST_LAYOUTS,
     FEWEST_ROWS,
     NOISE,
@@ -37,6 +38,7 @@ _NAMES = {
     ("all", "all"): "all rows",
     ("once", "once"): "each configuration once",
     ("core", "core"): "at most 2 per source, device and model",
+    ("adapters", "adapters"): "adapters on frozen weights (not above)",
     ("composed", "composed"): "composed step times (not above)",
     ("framework", GENERIC.framework): "not stated",
 }
@@ -68,8 +70,10 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
     yield _overall(summary)
     yield from _histogram(summary)
     for dimension, title in _TITLES.items():
-        yield Heading(title)
-        yield Table(_columns(dimension), [_row(group) for group in summary.groups_by(dimension)])
+        if groups := summary.groups_by(dimension):
+            yield Heading(title)
+            yield Table(_columns(dimension), [_row(group) for group in groups])
+    yield from _adapters(summary)
     yield from _worse(summary)
     yield from _profiles(summary)
     yield from _ranking(summary)
@@ -86,8 +90,18 @@ def _overall(summary: Summary) -> Table:
         rows.append(
             Row(["mean over sources", "", _percent(means[0]), *blank, _percent(means[1]), ""])
         )
-    rows += [_row(group) for group in summary.groups_by("composed")]
+    rows += [_row(group) for name in APART for group in summary.groups_by(name)[:1]]
     return Table(_columns("rows"), rows)
+
+
+def _adapters(summary: Summary) -> Iterator[Item]:
+    """Yield the rows that train adapters on frozen weights, by device."""
+    if not summary.adapters:
+        return
+    yield Heading("Adapters on frozen weights, by device")
+    yield Line("LoRA and QLoRA. These rows are in no other table, fit or interval.")
+    groups = summary.groups_by("adapters")[1:]
+    yield Table(_columns("device"), [_row(group) for group in groups])
 
 
 def _columns(first: str) -> list[Column]:

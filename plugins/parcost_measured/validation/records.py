@@ -7,7 +7,7 @@ the next.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from math import isfinite
@@ -92,6 +92,9 @@ def _field(attribute: Attribute[Any], types: tuple[Any, ...], value: Any, where:
     plain = getattr(types[0], "__origin__", types[0])
     if plain is Mapping and isinstance(value, Mapping):
         return Reading(value)
+    texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    if texts and any(getattr(kind, "__origin__", None) is Sequence for kind in types):
+        return Reading(tuple(value))
     if isinstance(value, bool) and bool in types:
         return Reading(value)
     if isinstance(value, str) and str in types:

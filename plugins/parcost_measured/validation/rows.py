@@ -39,6 +39,10 @@ READ_EXTRAS = frozenset(EXTRAS["read"])
 DESCRIPTIVE_EXTRAS = frozenset(EXTRAS["descriptive"])
 
 
+#: The word LoRA, in any case, unless a text denies it; `kv_lora` is a part of latent attention.
+_ADAPTERS = r"(?<!no )(?<!not )(?<!without )(?<!kv_)(?<!q_)(?<![a-z])q?lora(?![a-z])"
+
+
 class UnmodelledError(ValueError):
     """A row cannot be written as a study; the message says why."""
 
@@ -125,6 +129,18 @@ class Batch:
 
 
 @frozen(kw_only=True)
+class FineTuning:
+    """Fine-tuning: adapters on frozen weights, or `full` for the training of all weights."""
+
+    kind: str | None = None
+    rank: int | None = number_from(1, None)
+    alpha: float | None = positive(None)
+    targets: str | Sequence[str] | None = None
+    dropout: float | None = number_from(0, None)
+    base: str | None = None
+
+
+@frozen(kw_only=True)
 class Measurements:
     """The measured values of a source; the step time is required."""
 
@@ -155,6 +171,7 @@ class RunRow:
     recompute: str | None = one_of("none", "selective", "full", "partial", "unknown", default=None)
     schedule: str | None = None
     attention: str | None = None
+    tuning: FineTuning | None = None
     measured: Measurements
     peak_tflops_assumed: float | None = positive(None)
     notes: str = ""
@@ -186,6 +203,24 @@ class RunRow:
     def is_sparse(self) -> bool:
         """Whether the model has experts."""
         return (self.model.experts or 0) > 1
+
+    @property
+    def adapter_text(self) -> str:
+        """The texts in which a row states its fine-tuning."""
+        places = (self.source, self.source_locator, self.model.name, self.extra.get("task"))
+        return " ".join(str(one) for one in (*places, self.notes) if one)
+
+    @property
+    def has_adapters(self) -> bool:
+        """Whether adapters were trained: by `tuning.kind`, or by the word LoRA in its texts."""
+        if self.tuning is not None and self.tuning.kind:
+            return self.tuning.kind.lower() not in ("full", "sft", "none")
+        return re.search(_ADAPTERS, self.adapter_text, re.IGNORECASE) is not None
+
+    @property
+    def group_apart(self) -> str:
+        """The group that keeps a row out of other scores and of every fit; "" for most rows."""
+        return "composed" if self.synthetic else "adapters" if self.has_adapters else ""
 
     @property
     def configuration(self) -> str:
@@ -249,13 +284,34 @@ class Flaw:
 class Rows:
     """The valid rows of a file, the flaws of the others, and unknown fields.
 
-    *composed* rows are valid, but their step time was not measured (`synthetic`).
+    Rows *apart* are valid, but in no score of the others and in no fit: their step time was not
+    measured (`synthetic`), or they train adapters on frozen weights.
     """
 
     placed: Sequence[PlacedRow]
     flaws: Sequence[Flaw]
     unknown: Mapping[str, int]
-    composed: Sequence[PlacedRow] = ()
+    apart: Sequence[PlacedRow] = ()
+
+    @property
+    def flaws_apart(self) -> list[Flaw]:
+        """The rows apart, each with the reason that keeps it out of fits."""
+        return [
+            Flaw(
+                file=one.file,
+                line=one.line,
+                id=one.row.id,
+                kind="unmodelled",
+                reason=_WHY_APART[one.row.group_apart],
+            )
+            for one in self.apart
+        ]
+
+
+_WHY_APART = {
+    "composed": "its step time is composed from other measurements: no step was measured",
+    "adapters": "it trains adapters (LoRA): such rows are in no fit, and are no anchors",
+}
 
 
 def shipped_runs(plugins: Plugins) -> tuple[str, Path] | None:
@@ -283,7 +339,7 @@ def read_text(name: str, text: str) -> Rows:
 
 def _read(files: Iterable[tuple[str, Iterable[str]]]) -> Rows:
     placed: list[PlacedRow] = []
-    composed: list[PlacedRow] = []
+    apart: list[PlacedRow] = []
     flaws: list[Flaw] = []
     unknown: dict[str, int] = {}
     seen: dict[str, str] = {}
@@ -294,10 +350,10 @@ def _read(files: Iterable[tuple[str, Iterable[str]]]) -> Rows:
                 continue
             found = _row(name, number, value, seen, unknown)
             if isinstance(found, PlacedRow):
-                (composed if found.row.synthetic else placed).append(found)
+                (apart if found.row.group_apart else placed).append(found)
             else:
                 flaws += found
-    return Rows(placed, flaws, unknown, composed)
+    return Rows(placed, flaws, unknown, apart)
 
 
 def _objects(lines: Iterable[str]) -> Iterator[tuple[int, Any, str]]:

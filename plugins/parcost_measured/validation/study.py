@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from attrs import frozen
@@ -38,9 +37,6 @@ class StudyText:
     framework: str
 
 
-_ADAPTERS = r"\bQ?LoRA\b"  # in what a row says of itself
-
-
 def write(row: RunRow) -> StudyText:
     """Return *row* as a study.
 
@@ -55,6 +51,7 @@ def write(row: RunRow) -> StudyText:
     if most:
         slower = f"{share_text(least)} to {share_text(most)} slower"
         assumptions.append(f"the run was {slower} than this study, by its source")
+    assumptions += facts.adapters.assumed
     blocks: dict[str, list[tuple[str, str]]] = {}
     for attribute in ATTRIBUTES:
         value = attribute.value(facts)
@@ -73,6 +70,8 @@ def write(row: RunRow) -> StudyText:
         own = [("enforced", "off"), *fused_kernels(facts)]
         blocks[f"framework {facts.profile.framework}"] = own
     imports += [f"precisions.{name}" for name in (facts.recipe.name, facts.recipe.state) if name]
+    if base := facts.adapters.quantization:
+        imports.append(f"quantizations.{base}")
     assumptions.append(
         "the row has no framework"
         if facts.profile is GENERIC
@@ -108,8 +107,6 @@ def _require_entry(row: RunRow) -> HardwareEntry:
         raise UnmodelledError(
             f"attention of the type `{row.model.attn_type}` cannot be expressed in a spec"
         )
-    if re.search(_ADAPTERS, f"{row.source} {row.notes} {row.extra.get('task') or ''}"):
-        raise UnmodelledError("adapters (LoRA) of a row are not supported yet")
     return entry
 
 

@@ -193,8 +193,14 @@ class Summary:
     unmodelled: Sequence[Flaw]
     flaws: Sequence[Flaw]
     unknown: Mapping[str, int]
+    adapters: Sequence[ScoredRow] = ()  # in no other group, and in no fit
     unread: Mapping[str, int] = Factory(dict)  # fields of `extra`, by number of rows
     profiles: Sequence[ProfileAge] = ()
+
+    @property
+    def all_rows(self) -> list[ScoredRow]:
+        """All rows with a score, those with adapters at the end."""
+        return [*self.rows, *self.adapters]
 
     def groups_by(self, dimension: str) -> list[SummaryGroup]:
         """Return the groups of one dimension."""
@@ -228,7 +234,9 @@ class Summary:
         return [
             group
             for group in self.groups
-            if group.step.n >= FEWEST_ROWS and group.baseline.mape < group.step.mape
+            if group.dimension not in APART
+            and group.step.n >= FEWEST_ROWS
+            and group.baseline.mape < group.step.mape
         ]
 
     def value(self, quantity: str, metric: str, name: str) -> float | None:
@@ -250,7 +258,8 @@ class Summary:
 
     def worst(self, most: int) -> list[ScoredRow]:
         """Return at most *most* rows with the largest errors, spread evenly over sources."""
-        sources = group_by(self.rows, lambda one: one.row.source_key).values()
+        rows = self.rows or self.adapters
+        sources = group_by(rows, lambda one: one.row.source_key).values()
         each = -(-most // max(1, len(sources)))
         found = [one for members in sources for one in largest_errors(members, each)]
         return largest_errors(found, most)
@@ -307,6 +316,10 @@ DIMENSIONS: Mapping[str, Callable[[RunRow, str], str | None]] = {
 }
 
 
+#: Groups of rows that are in no other one: of step times that were not measured, and of adapters.
+APART = ("adapters", "composed")
+
+
 def summarize(
     cases: Sequence[RowResult],
     flaws: Sequence[Flaw],
@@ -317,24 +330,27 @@ def summarize(
     """Return the summary of *cases*, and of the flaws of other rows.
 
     *families* are the families of devices by name, *frameworks* the frameworks of the catalogue.
-    Composed rows have a group of their own, and are in no other one.
+    Rows with a group apart are in no other one.
     """
-    composed = _with_baseline(
-        [one for one in cases if one.placed.row.synthetic and one.prediction is not None]
-    )
-    cases = [case for case in cases if not case.placed.row.synthetic]
+    cases = [case for case in cases if case.prediction or not case.placed.row.synthetic]
     evaluated = [case for case in cases if case.prediction is not None]
     absurd = [case for case in evaluated if excess(case)]
     kept = [case for case in evaluated if not excess(case)]
-    rows = _with_baseline(kept)
+    by_group = group_by(kept, lambda case: case.placed.row.group_apart)
+    rows = _with_baseline(by_group.get("", []))
+    apart = {name: _with_baseline(by_group.get(name, [])) for name in APART}
     groups = [
         _group(dimension, name, found)
         for dimension, key in DIMENSIONS.items()
         for name, found in _group_rows(rows, key).items()
         if name is not None
     ]
-    if composed:
-        groups.append(_group("composed", "composed", composed))
+    groups += [_group(name, name, found) for name, found in apart.items() if found]
+    groups += [
+        _group("adapters", name, found)
+        for name, found in _group_rows(apart["adapters"], DIMENSIONS["device"]).items()
+        if name is not None
+    ]
     found_flaws = [*flaws, *(case.flaw("absurd", excess(case)) for case in absurd)]
     return Summary(
         rows=rows,
@@ -347,7 +363,8 @@ def summarize(
         ],
         flaws=found_flaws,
         unknown=unknown,
-        unread=count_unread(one.row for one in rows),
+        adapters=apart["adapters"],
+        unread=count_unread(one.row for one in (*rows, *apart["adapters"])),
         profiles=profile_ages(rows, frameworks or {}),
     )
 
