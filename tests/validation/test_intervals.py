@@ -159,9 +159,9 @@ def test_half_of_a_range() -> None:
 
 
 BLOCK = """\
-# How far predictions were off the open runs: written by `parcost validate --intervals FILE`.
-# Left out in 8 folds of models, step time of 1,200 runs is inside the interval in 87.5 %, median half-width \
-12.5 %; memory of 9 runs is inside the interval in 100.0 %, median half-width 20.0 %.
+# Errors of predictions for the open runs; `parcost validate --intervals FILE` wrote this file.
+# Cross-validation in 8 folds of models: the step time of 87.5 % of 1,200 runs is inside its interval, \
+median half-width 12.5 %; the memory of 100.0 % of 9 runs is inside its interval, median half-width 20.0 %.
 # Low and high are factors of the prediction.
 use catalog.families.other
 

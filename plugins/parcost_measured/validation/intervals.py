@@ -265,8 +265,8 @@ _SOURCE = (
 )
 _JOBS = '@measured("measured / predicted of published runs by job, without composed runs")'
 _HEAD = """\
-# How far predictions were off the open runs: written by `parcost validate --intervals FILE`.
-# Left out in {folds} folds of models, {shares}.
+# Errors of predictions for the open runs; `parcost validate --intervals FILE` wrote this file.
+# Cross-validation in {folds} folds of models: {shares}.
 # Low and high are factors of the prediction.
 use catalog.families.other
 
@@ -284,8 +284,9 @@ def to_block(
     *spreads* are the attributes of job spreads, by kind of model.
     """
     shares = "; ".join(
-        f"{figure.replace('_', ' ')} of {one.left_out.n:,} runs is inside the interval in "
-        f"{100 * one.left_out.share:.1f} %, median half-width {100 * one.left_out.half_width:.1f} %"
+        f"the {figure.replace('_', ' ')} of {100 * one.left_out.share:.1f} % of "
+        f"{one.left_out.n:,} runs is inside its interval, median half-width "
+        f"{100 * one.left_out.half_width:.1f} %"
         for figure, one in ranges_of.items()
     )
     known = sorted(device for device, runs in devices.items() if runs >= FEWEST_OF_DEVICE)
