@@ -311,6 +311,14 @@ def test_a_schedule_that_is_not_known_is_not_taken_for_1f1b(row: Make) -> None:
         write(row(schedule="wavefront", **stage_values(4, 1, 8)))
 
 
+def test_an_unknown_schedule_of_one_stage_is_reported(row: Make) -> None:
+    """It was ignored without a word: one stage has no schedule."""
+    stages = {"parallel__tp": 8, "parallel__pp": 1, "parallel__dp": 2, "batch__grad_accum": 4}
+    made = [row(schedule=name, **stages) for name in ("wavefront", "none (data parallel)", "ZB-V")]
+    assert count_unread(made) == {"schedule: wavefront": 1}
+    assert "schedule.kind" not in lines(write(made[0]).text)
+
+
 def adapter_lines(made: RunRow) -> dict[str, str]:
     found = lines(write(made).text)
     return {name.partition(".")[2]: v for name, v in found.items() if name.startswith("adapters.")}

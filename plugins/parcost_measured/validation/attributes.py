@@ -26,7 +26,7 @@ from parcost_measured.validation.hardware import (
     fabric_of,
     network_of,
 )
-from parcost_measured.validation.names import ATTENTION_KERNELS, SCHEDULES
+from parcost_measured.validation.names import ATTENTION_KERNELS, find_schedule
 from parcost_measured.validation.recipes import Recipe, Recomputation, recipe_of, recomputation_of
 from parcost_measured.validation.rows import Hybrid, RunRow, UnmodelledError
 from parcost_plugins.vocabulary.framework import DISPATCHERS
@@ -257,15 +257,12 @@ def _expert_ranks(facts: Facts) -> Value:
 
 
 def _schedule(facts: Facts) -> Value:
-    p, said = facts.row.parallel, (facts.row.schedule or "").lower()
+    p, kind = facts.row.parallel, find_schedule(facts.row.schedule)
     if p.pp == 1:
         return None
-    for pattern, kind in SCHEDULES.items():
-        if re.search(pattern, said):
-            return kind
-    if said and not re.search(r"1f1b|none|unknown", said):
+    if kind is None:
         raise UnmodelledError(f"the schedule `{facts.row.schedule}` is unknown")
-    return "interleaved" if p.vp > 1 else None
+    return kind or ("interleaved" if p.vp > 1 else None)
 
 
 def _chunks(facts: Facts) -> Value:

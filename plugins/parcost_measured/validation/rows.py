@@ -18,7 +18,7 @@ from attrs import field, frozen
 
 from parcost import SpecError
 from parcost.system.files import Kind, read_lines
-from parcost_measured.validation.names import EXTRAS
+from parcost_measured.validation.names import EXTRAS, find_schedule
 from parcost_measured.validation.records import number_from, one_of, positive, read
 
 if TYPE_CHECKING:
@@ -244,9 +244,12 @@ class RunRow:
 
 
 def count_unread(rows: Iterable[RunRow]) -> dict[str, int]:
-    """Count the rows that have each unread field of `extra`."""
+    """Count the rows that have each unread field: of `extra`, or an unknown schedule of a stage."""
     counts: dict[str, int] = {}
     for row in rows:
+        if row.parallel.pp == 1 and find_schedule(row.schedule) is None:
+            name = f"schedule: {row.schedule}"
+            counts[name] = counts.get(name, 0) + 1
         for name, value in row.extra.items():
             silent = value is None or value is False or value == ""
             if not silent and name not in READ_EXTRAS | DESCRIPTIVE_EXTRAS:
