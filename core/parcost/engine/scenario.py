@@ -7,6 +7,7 @@ points that pass all rules, so that invalid points are never evaluated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -59,7 +60,7 @@ class Scenario:
     plugins: Plugins = field(repr=False)
     loader: Loader = field(repr=False)
     overrides: Mapping[str, s.Attribute] = field(factory=dict)
-    judged: bool = True  # whether its claims are; they are about the layout of the file
+    judged: bool = True  # whether its claims and unread attributes are; both are about the file
 
     def __repr__(self) -> str:
         """Return the name and the file, in one line."""
@@ -190,7 +191,7 @@ class Scenario:
         for done, group in enumerate(self._groups()):
             if progress is not None:
                 progress(done, points)
-            results += self._results(*group)
+            results += self._results(*group, unread=self.judged)
         units = {axis.name: axis.unit for axis in self._probe[1]}
         if self.axes:
             results = merge_diagnostics(results, self.axes, units)
@@ -257,7 +258,7 @@ class Scenario:
     ) -> list[Diagnostic]:
         """Return the warnings of attributes that an evaluation does not read."""
         own = evolve(self, judged=False)
-        results = own._results(at, study.fresh(), points)  # noqa: SLF001  of this class
+        results = own._results(at, study.fresh(), points, unread=True)  # noqa: SLF001  of this class
         every = [d for result in results for d in result.diagnostics if d.id == "no-effect"]
         return [d for d in every if d not in self.warnings]
 
@@ -359,11 +360,14 @@ class Scenario:
     # --- evaluating ---------------------------------------------------------------------
 
     def _results(
-        self, at: Mapping[str, Any], study: SpecStudy, points: Mapping[int, Any]
+        self, at: Mapping[str, Any], study: SpecStudy, points: Mapping[int, Any], *, unread: bool
     ) -> Iterator[Result]:
-        """Yield the results of the valid points, one for each set of fabric levels in use."""
+        """Yield the results of the valid points, one for each set of fabric levels in use.
+
+        With *unread*, a warning names attributes of the file that no plugin reads.
+        """
         if not study.axes:
-            with quiet(), record(study) as recorded:
+            with quiet(), record(study) if unread else nullcontext(study) as recorded:
                 result = self._result(at, recorded)
             yield result
             return
