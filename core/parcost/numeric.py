@@ -1,8 +1,8 @@
 """Elementwise functions for floats and NumPy arrays; for floats the result is a float.
 
 A quantity is a float or a NumPy array; formulas treat both alike. A NumPy function takes a
-microsecond on a float, which would be most of the time of evaluating one spec. These functions have
-the same result in a tenth of the time. Formulas use them instead of ``if``, ``np.minimum`` and
+microsecond for a float, which would dominate the time of one evaluation. These functions return the
+same results in a tenth of the time. Formulas use them instead of ``if``, ``np.minimum`` and
 similar.
 """
 
@@ -99,7 +99,7 @@ def ceil_div(a: Real, b: Real) -> Real:
 
 
 def floor_log2(a: Real) -> Real:
-    """Return the exponent of the largest power of two that is not above *a* >= 1."""
+    """Return the exponent of the largest power of two that is at most *a*, with *a* >= 1."""
     if isinstance(a, (float, int)):
         return float(math.frexp(a)[1] - 1)
     found: Real = (_np or _numpy()).frexp(a)[1] - 1.0
@@ -107,7 +107,7 @@ def floor_log2(a: Real) -> Real:
 
 
 def ceil_log2(a: Real) -> Real:
-    """Return the exponent of the smallest power of two that is not below *a* >= 1.
+    """Return the exponent of the smallest power of two that is at least *a*, with *a* >= 1.
 
     >>> [ceil_log2(p) for p in (1, 2, 3, 4, 5)]
     [0.0, 1.0, 2.0, 2.0, 3.0]

@@ -1,15 +1,16 @@
 """Records: frozen attrs classes that are cheap to construct.
 
-A frozen attrs class sets each field by a call of ``object.__setattr__``. This at least doubles the
-construction time, and a spec constructs three thousand records. Type checkers treat records as
-frozen; at run time they are not protected. Blocks of specs, which plugins receive and studies
+The constructor of a frozen attrs class calls ``object.__setattr__`` for each field. This at least
+doubles its time, and an evaluation constructs three thousand records. Type checkers treat records
+as frozen; at run time they are not protected. Blocks of specs, which plugins receive and studies
 share, are also frozen at run time.
 
-Records share one ``__repr__``: attrs compiles one for each class, a third of the time to make it.
+Records share one ``__repr__``: attrs compiles one for each class, which takes a third of the time
+to create the class.
 
 A class is completed when it is first used, because a command uses only half of its imported
-classes. Until then its constructor, fields and comparisons are placeholders. It has no slots, which
-need a new class; with ``slots=True`` a class is completed at once.
+classes. Until then its constructor, fields and comparisons are placeholders. It has no slots,
+because slots need a new class; with ``slots=True`` a class is completed immediately.
 """
 
 from __future__ import annotations

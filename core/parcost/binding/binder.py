@@ -166,7 +166,9 @@ class Binder(Binding):
         return definition
 
     def is_at(self, path: str, owner: object) -> bool:
-        """Return whether *path* leads to the block of object *owner*, or to a block inside it."""
+        """Return whether *path* is the path of the block object *owner*, or of a block
+        inside it.
+        """
         steps = path.split(".")
         first = self._definition_at(steps[:1])
         if first is None or self.objects.get(id(first)) is not owner:
@@ -186,7 +188,9 @@ class Binder(Binding):
         return f"write `{instead}`" if "{" in instead else f"write `{block}.{instead}`"
 
     def inner(self, definition: Definition, step: str) -> Definition | None:
-        """Return the block called *step* in *definition*, or the target of attribute *step*."""
+        """Return the block called *step* in *definition*, or the block that its attribute *step*
+        refers to.
+        """
         for child in definition.children.values():
             if step in (child.label, child.type.kind):
                 return child

@@ -1,9 +1,9 @@
 """The blocks of a study, after imports, extensions and overrides.
 
 A definition is a stack of layers, from the lowest: its base, the prelude, imports, the file, the
-study. The topmost layer with an attribute sets its value. The value is evaluated in the scope of
-its file, and can read the other attributes of the whole stack. The order of blocks in a file, or of
-files, has no effect.
+study. The topmost layer that has an attribute sets its value. The value is evaluated in the scope
+of its file, and may refer to attributes of all layers. The order of blocks in a file, or of files,
+has no effect.
 """
 
 from __future__ import annotations

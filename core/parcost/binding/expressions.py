@@ -203,7 +203,7 @@ class Expressions:
 
 
 def _is_constant(node: Any) -> bool:
-    """Return whether *node* consists of numbers and strings only."""
+    """Return whether *node* consists only of numbers and strings."""
     match node:
         case s.Number() | s.Text():
             return True

@@ -1,4 +1,4 @@
-"""Unused lets: their values are never evaluated, so errors in them stay hidden.
+"""Lets without use: their values are never evaluated, so their errors are not reported.
 
     let nodes = 8            # read by the cluster
     let spare = nodez * 2    # a warning: nothing reads it

@@ -112,7 +112,7 @@ class Module:
 
 
 def modules_behind(module: Module, inner: Callable[[Module], Sequence[Module]]) -> list[Module]:
-    """Return a file and the files reachable from it through *inner*, depth first, each once."""
+    """Return a file and all files that *inner* leads to, depth first, each once."""
     found: dict[int, Module] = {}
     left = [module]
     while left:
@@ -465,7 +465,9 @@ class Loader:
         return f"{hint} import it from `{folders[0]}`" if hint else None
 
     def entries_of(self, kind: str = "") -> Mapping[str, str]:
-        """Return the catalogue entries of block *kind*, or all: their paths by label."""
+        """Return the paths of the catalogue entries of block *kind*, or of all entries, by
+        label.
+        """
         folders = (kind, f"{kind}s", f"{kind[:-1]}ies")
         return {
             entry[-1]: path

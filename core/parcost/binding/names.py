@@ -63,7 +63,7 @@ class NameResolver:
         return field.choices
 
     def wrong_word(self, said: str, span: Span, attribute: str, field: Field) -> Diagnostic:
-        """Return the diagnostic for a word *said* that *field* does not accept."""
+        """Return the error for a word *said* that *field* does not accept."""
         name = attribute.rsplit(".", 1)[-1]
         if field.kind == "text":
             return problem(
@@ -194,7 +194,9 @@ class NameResolver:
         raise error_at(id, message, span, help=hint)
 
     def _usual_entry(self, target: str) -> str:
-        """Return a hint with the entry of kind *target* that another block of the study names."""
+        """Return a hint with the entry of kind *target* that another block of the study usually
+        has.
+        """
         entries = self.binder.loader.entries_of(target)
         for definition in self.binder.definitions.table.values():
             attribute, _ = definition.attributes.get(target, (None, None))

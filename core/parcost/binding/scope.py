@@ -107,7 +107,9 @@ class Binding(ABC):
     def report_circle(
         self, name: str, node: s.Attribute, others: list[tuple[int, str, Span]]
     ) -> None:
-        """Report that the value of *name* depends on itself; *others* are the names in between."""
+        """Report that the value of *name* depends on itself; *others* are the names of the
+        cycle.
+        """
         message = f"`{name}` depends on itself"
         also = [(at, "part of the cycle") for _, _, at in others]
         label = "needs its own value" if not others else "part of the cycle"
@@ -115,4 +117,4 @@ class Binding(ABC):
 
 
 class BrokenError(Exception):
-    """The value depends on a value whose error is already reported."""
+    """Error: the value depends on a value whose error is already reported."""

@@ -17,7 +17,7 @@ _TITLES: dict[Path, str] = {}  # of folders, such as the temporary one with file
 
 
 def read(path: Path, name: str | None = None) -> Source:
-    """Return the text of a spec, or of a file of another tool.
+    """Return the text of a spec, or of a file of another tool, from disk.
 
     Raises:
         SpecError: The file is missing, unreadable, too large or not UTF-8.

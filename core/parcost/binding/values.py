@@ -91,7 +91,7 @@ def describe(value: Value) -> str:
 
 
 def reference_value(value: Value) -> Value:
-    """Return *value* without its literal flag, for use through a reference."""
+    """Return *value* without its literal flag: it is used through a reference."""
     if isinstance(value, Quantity) and value.literal:
         return Quantity(value.number, value.dimension, value.axes)
     return value

@@ -71,11 +71,11 @@ _ROWS = rule(_are_rows, f"which are not a list of up to {_MOST_ROWS:,} mappings"
 
 @record(kw_only=True, eq=False)
 class Chart(Record):
-    """A picture of a report: *spec* is Vega-Lite without data, which draws *rows*.
+    """A picture of a report: *spec* is a Vega-Lite specification without data; *rows* are its data.
 
-    *columns* maps the visible fields to their titles in tables and tooltips. Each row has a
-    ``formula`` among them. A cell with a unit becomes a number in the base unit, under the name of
-    its field. *notes* are printed below the title. Charts are sorted by *place*.
+    *columns* maps the visible fields to their titles in tables and tooltips. One of them is
+    ``formula``. A cell with a unit becomes a number in the base unit, under the name of its field.
+    *notes* are printed below the title. Charts are sorted by *place*.
     """
 
     called = "the chart `{0.name}`"
@@ -143,8 +143,9 @@ class PointTable:
 
     *axes* are the attributes that vary, with their units. *figures* maps names to figures; the
     objective of a search is first. A row has a value for each axis and figure, in base units, and
-    ``feasible`` and ``reason``. A row with a ``bound`` has lower bounds as figures; ``bound`` says
-    why. *evaluate* returns the row of the best layout of a search with some values replaced.
+    ``feasible`` and ``reason``. A row with a ``bound`` has lower bounds as figures, and ``bound``
+    is the reason. *evaluate* replaces some values of the best layout of a search, and returns its
+    row.
     """
 
     kind: Literal["sweep", "search"]

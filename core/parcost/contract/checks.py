@@ -40,12 +40,12 @@ class Check(Record):
 
     *subject* is the attribute to point at, such as ``layout.tp``, or "" for none. *message* and
     *help* are templates filled from *inputs* (``"{heads} heads are not divisible by tp = {tp}"``).
-    A failed ``error`` makes the point infeasible; a ``warning`` is only printed. *factor* ranks
-    warnings: the time or size at this point / the value without the problem. Reports print warnings
-    with a loss first, then those with a gain, and warnings without a factor last. *verdict* is the
-    verdict of a report if this rule fails, such as "tight in memory". *reads* are the attributes
-    that the rule uses. If another error rejects one of them, or an attribute that its default
-    depends on, the rule is not reported.
+    A point with a failed ``error`` is invalid; a ``warning`` is only printed. *factor* ranks
+    warnings: the time or size at this point, divided by the value without the problem. Reports
+    print warnings with a loss first, then those with a gain, and warnings without a factor last.
+    *verdict* is the verdict of a report if this rule fails, such as "tight in memory". *reads* are
+    the attributes that the rule uses. If another error rejects one of them, or an attribute that
+    its default depends on, the rule is not reported.
     """
 
     called: ClassVar[str] = "the rule `{0.id}`"

@@ -2,8 +2,7 @@
 
 An algorithm may have a closed form, such as ``(P - 1) (alpha + n / P / B)``. It is valid if units
 have equal sizes and links follow the alpha-beta model. If its value equals the time of the
-algorithm, it is the explanation. Otherwise the explanation is the phases: rounds and bytes on each
-link.
+algorithm, reports print it. Otherwise they print the phases: rounds and bytes on each link.
 """
 
 from __future__ import annotations
@@ -71,7 +70,9 @@ def explain(
 
 
 def _explanation(asked: Asked, algorithm: Collective, seconds: Real) -> Formula:
-    """Return an expression with the value *seconds*, or else the name of the algorithm."""
+    """Return an expression with the value *seconds*, or the name of the algorithm if it has
+    none.
+    """
     text = _BY_NAME
 
     def expression() -> Formula | None:
@@ -158,7 +159,9 @@ def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
 
 
 def _phases(asked: Asked, algorithm: Collective) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the sum of the phase times of an algorithm: by alpha and B, then by measured times."""
+    """Yield the time of an algorithm as a sum over its phases: with alpha and B, then with measured
+    times.
+    """
     operation, n, group = asked
     phases = algorithm.phases(operation, plain_of(n), group)
     if phases is None:

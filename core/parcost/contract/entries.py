@@ -1,9 +1,9 @@
 """Entries: one report, or one file without a report, as plain data for formats.
 
-A report is a live object: it holds a study, which holds plugins. An entry is the plain data of its
-pages. It can come from another process or an earlier run. An entry has only the parts that a format
-reads. For example, a page needs advice, which evaluates many variants of the study; a table of
-numbers does not.
+A report refers to its study and to plugins. An entry is the plain data of the pages of a report. It
+can come from another process or an earlier run. An entry has only the parts that a format reads.
+For example, a page needs advice, which evaluates many variants of the study; a table of numbers
+does not.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ChartData:
 class Entry:
     """A report; or a rejected file, which has *reasons* instead of a *name*.
 
-    *faults* are the plugins that failed. *missing* are figures that the user requested but the
+    *faults* are the failures of plugins. *missing* are figures that the user requested but the
     report does not have, each with a hint. *text* is JSON; *part* names its content:
 
     - ``data``: the data of ``--format json``, without the sections;
@@ -87,7 +87,7 @@ class Entry:
 
     @property
     def rejected(self) -> bool:
-        """Whether the entry is a file without a report."""
+        """Whether the entry is a file that could not be evaluated."""
         return self.name is None
 
     def data(self) -> Any:

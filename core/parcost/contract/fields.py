@@ -7,9 +7,9 @@
         seconds: Real = field(metadata=AMOUNT)
         cause: str = ""  # a text, by its type
 
-The metadata of a field has its :class:`Rule`; without metadata, :data:`BY_TYPE` has it. A field
-that is left at its default is valid. :meth:`Record.problem` checks conditions on several fields.
-One validator reads these declarations: :func:`parcost.contract.validation.problem`.
+A field has its :class:`Rule` in its metadata. Without metadata, :data:`BY_TYPE` has the rule of its
+type. A field that is left at its default is valid. :meth:`Record.problem` checks conditions on
+several fields. One validator reads these declarations: :func:`parcost.contract.validation.problem`.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ Declaration: TypeAlias = Mapping[str, Rule]
 
 
 class Record:
-    """Base class of the answers of plugins; its fields declare their valid values.
+    """Base class of the records that plugins return; their fields declare valid values.
 
-    *called* is the name of a record in a fault; ``{0}`` is replaced by the record.
+    *called* is the template of a record's name in messages; ``{0}`` is replaced by the record.
     """
 
     __slots__ = ()
@@ -75,12 +75,12 @@ class Record:
 
 
 def plain_number(value: Real | Formula) -> Real:
-    """Return a number or a formula unchanged; :func:`split_formula` separates them later."""
+    """Return a number or a formula unchanged: :func:`split_formula` converts formulas later."""
     return value  # type: ignore[return-value]
 
 
 def split_formula(term: Any, number: str, formula: str) -> None:
-    """Move a formula in field *number* of *term* to field *formula*; *number* keeps the value."""
+    """Move a formula in field *number* of *term* to field *formula*; *number* becomes its value."""
     value = getattr(term, number)
     if value.__class__ is Formula:
         object.__setattr__(term, formula, value)

@@ -57,9 +57,9 @@ class Figure(Record):
     *unit* is the unit of the language in which it is printed ("s", "B", "%", ""). A *detail* is
     printed only if a claim or the user names it; files always contain it. A figure with a *brief*
     note, which may be empty, is on the report of one screen; *brief* replaces *note* there. *whole*
-    is the total of which the value is a part, if any. *column* is the sort key of a column in
-    tables of many studies or points; None means no column. Columns that do not fit are dropped from
-    the right.
+    is the total that contains the value, if any. *column* is the sort key of a column in tables of
+    many studies or points; None means no column. Columns that do not fit are dropped from the
+    right.
     """
 
     called: ClassVar[str] = "the figure `{0.name}`"
@@ -94,11 +94,11 @@ class MissingFigure(Record):
 
 @record(kw_only=True, eq=False)
 class Interval(Record):
-    """The range of the measured value of figure *name*, which contains a share *coverage* of runs.
+    """The range of the measured value of figure *name*, which holds for a share *coverage* of runs.
 
     *low* and *high* are in the base unit of the figure. The report prints them next to the figure;
     claims and files use the figures ``NAME_low`` and ``NAME_high``. *formula* computes *low*, and
-    *upper* computes *high*. *basis* is a sentence for the screen: the source of the interval.
+    *upper* computes *high*. *basis* is a sentence for the screen with the source of the interval.
     """
 
     called: ClassVar[str] = "the interval of `{0.name}`"
@@ -123,8 +123,8 @@ class Section(Record):
     """A part of the report that a plugin adds after the figures: advice, sensitivities.
 
     Each row is a tuple of cells; the first column has the names of rows. The first *lead* rows are
-    also on the default screen. *chart* is a picture of the section. *command* evaluates the study
-    of the first row.
+    also on the default screen. *chart* is a picture of the section. *command* is the command that
+    evaluates the study of the first row.
     """
 
     called: ClassVar[str] = "the section {0.title!r}"

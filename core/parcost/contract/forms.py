@@ -23,9 +23,9 @@ class InputChoice:
 class FormInput:
     """An attribute that a form sets, by its *path*.
 
-    *text* is its value in the syntax of specs, and *place* the origin of that value. Without a
-    value, *implied* is the value in use. *accepts* describes the valid values. *is_own* is true if
-    the file of the study sets it: a page shows those inputs first, and folds the others.
+    *text* is its value in the syntax of specs, and *place* the origin of that value. If no value is
+    set, *implied* is the value in use. *accepts* describes the valid values. *is_own* is true if
+    the file of the study sets it. A page lists these inputs first, and hides the others in a fold.
     """
 
     path: str

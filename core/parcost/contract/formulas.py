@@ -1,11 +1,11 @@
-"""Formulas: the text that is shown is the text that is computed.
+"""Formulas: a report computes a number from the same text that it prints.
 
     seconds = formula("2 (P - 1) (alpha + n / (P B))", P=8.0, n=(1e9, "B"), ...)
 
-A text is compiled once; text after a comma is a remark. Adjacent symbols are multiplied, as in a
-book; ``/`` divides by the next factor only. ``c > 1 ? a : b`` is a condition. A symbol may hold one
-number for each level of a fabric, or each stage: ``sum(E)``, ``max(E)`` and ``min(E)`` of a single
-argument evaluate E for each of them.
+A formula is compiled once; text after a comma is a remark. Adjacent symbols are multiplied, as in
+mathematics; ``/`` divides only by the next factor. ``c > 1 ? a : b`` is a condition. A symbol may
+hold one number for each level of a fabric, or each stage: ``sum(E)``, ``max(E)`` and ``min(E)`` of
+a single argument evaluate E for each of them.
 
 An input is a number, a number with its unit, or another :class:`Formula`. Such formulas are part of
 the explanation: a reader can follow any number down to the attributes of a spec, which
@@ -69,22 +69,22 @@ _KEPT = 4096  # compiled texts
 
 
 class FormulaError(ValueError):
-    """Error: the text is not a formula, or the inputs do not match its symbols."""
+    """Error: the text is not a valid formula, or its inputs do not match its symbols."""
 
 
 @record(eq=False)
 class Formula:
     """A number with its text, inputs and source.
 
-    :func:`formula` makes it from an expression. Some results are not expressions, such as a replay:
-    *text* is the name of the algorithm, and *inputs* are its parts.
+    :func:`formula` makes it from an expression. Some results, such as a replay, are not
+    expressions. Then *text* is the name of the algorithm, and *inputs* are its arguments.
 
     *title* is printed before the text. *explain* returns a formula with a more detailed text and
     inputs, and is called at the first read of either.
 
-    *attribute* is the block and the name of the attribute with this value: a page prints where the
-    spec sets it. *communication* is the :class:`parcost.Communication` with this time; traces
-    search for it in the formulas of terms.
+    *attribute* is the block and the name of the attribute with this value. A page prints the place
+    in the spec that sets it. *communication* is the :class:`parcost.Communication` with this time;
+    traces search for it in the formulas of terms.
     """
 
     own_text: str = field(alias="text")
@@ -110,7 +110,8 @@ class Formula:
 
     @property
     def inputs(self) -> Mapping[str, tuple[Any, str]]:
-        """The number and unit of each symbol; a symbol of several numbers has one entry for each.
+        """The number and unit of each symbol; a symbol with several numbers has one entry for each
+        number.
 
         >>> formula("sum(g)", g={"node": 8.0, "rail": 4.0}).inputs
         {'g[node]': (8.0, ''), 'g[rail]': (4.0, '')}
@@ -167,8 +168,8 @@ def formula(
     """Return the value of *text* for the given symbols, as a formula that explains itself.
 
     Symbols that are not Python names are given in *inputs*. *context* are further numbers for the
-    explanation that the text does not use. *origins* returns formulas for some of the symbols, when
-    they are first read.
+    explanation that the text does not use. *origins* is called at the first read, and returns
+    formulas for some of the symbols.
 
     Raises:
         FormulaError: The text is not a formula, or has other symbols than those given.
@@ -203,7 +204,7 @@ def formula(
 def attribute(block: object, name: str) -> Formula:
     """Return the value of the attribute *name* of a block as a formula.
 
-    A page prints where the spec sets it, and its provenance.
+    A page prints the place in the spec that sets it, and its provenance.
     """
     text = f"{name} of {block_name(block)}"
     found = Formula(text, value=getattr(block, name), attribute=(block, name))
@@ -228,7 +229,7 @@ def plain_of(value: Real | Formula) -> Real:
 
 
 def with_numbers(of: Formula, write: Callable[[Any, str], str]) -> str:
-    """Return the expression with each symbol replaced by its number, as *write* formats it.
+    """Return the expression with each symbol replaced by its number, in the format of *write*.
 
     >>> f = formula("2 (P - 1) n / sum(g)", P=8.0, n=4.0, g={"a": 1.0, "b": 2.0})
     >>> with_numbers(f, lambda number, unit: f"{number:g}{unit}")
@@ -267,7 +268,9 @@ def _mismatch(text: str, names: tuple[str, ...], symbols: Mapping[str, Any]) -> 
 
 
 def _infinite_number(text: str, symbols: Mapping[str, Any]) -> Any:
-    """Return the value of *text* with arrays in place of floats, so that it may be inf or NaN."""
+    """Return the value of *text*, computed with arrays instead of floats to allow infinity
+    and NaN.
+    """
     import numpy as np
 
     def array(value: Any) -> Any:
@@ -463,9 +466,7 @@ class _Writer:
         return self.call_text(name, arguments)
 
     def brackets(self, at: int) -> list[int]:
-        """Return the positions of the bracket at *at*, of its commas, and of its closing
-        bracket.
-        """
+        """Return the positions of a bracket at *at*, of its commas, and of its closing bracket."""
         depth, places = 0, []
         for place in range(at, len(self.tokens)):
             token = self.tokens[place]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Phase(NamedTuple):
-    """Part of a collective: *rounds* messages one after another on *link*.
+    """Part of a collective: *rounds* messages in sequence on *link*.
 
     *bytes_* is the traffic of the busiest port in one direction, summed over all rounds. *reduced*
     is the number of bytes that a rank reduces.
@@ -35,9 +35,10 @@ class Phase(NamedTuple):
 class ClosedForm:
     """The time of a collective as one expression in P (ranks), n (bytes), alpha and B.
 
-    Alpha and B belong to *link*. With a tuple of links, each level has its own alpha and B. There
-    ``sum(E)`` and ``max(E)`` evaluate E for each level with several members: g is the number of
-    members and G the product of g over the levels below. *symbols* are all other symbols.
+    Alpha and B belong to *link*. With a tuple of links, each level has its own alpha and B. Then
+    ``sum(E)`` and ``max(E)`` evaluate E for each level with several members. g is the number of
+    members, and G the product of g over the levels below. *symbols* has the values of all other
+    symbols.
     """
 
     text: str
@@ -61,9 +62,9 @@ class Library(Record):
 class Link(ABC):
     """The connection of one rank of a group at one level of the fabric.
 
-    *name* is the name of this level. Of several levels, it is the one that limits the bandwidth of
-    long messages; if several do, the outermost. It is a :class:`Names` if layouts have different
-    levels.
+    *name* is the name of this level. If the link spans several levels, *name* is the level that
+    limits the bandwidth of long messages. If several levels do, it is the outermost. It is a
+    :class:`Names` if the level differs between layouts.
     """
 
     __slots__ = ()
@@ -85,7 +86,7 @@ class Link(ABC):
 
     @property
     def resource(self) -> Any:
-        """The resource that serialises messages: the outermost level that the link spans.
+        """The resource on which messages queue: the outermost level that the link spans.
 
         Unlike *name*, it does not depend on the bandwidths.
         """
@@ -93,7 +94,7 @@ class Link(ABC):
 
     @property
     def measured(self) -> bool:
-        """Whether times are interpolated from measured points, which formulas then mention."""
+        """Whether times are interpolated from measured points, so that formulas mention these."""
         return False
 
     def explain_latency(self) -> Real | Formula:
@@ -106,7 +107,7 @@ class Link(ABC):
 
     @property
     def level(self) -> object:
-        """The block of the level, for algorithms that depend on its attributes."""
+        """The block of the level; algorithms may read its attributes."""
         return None
 
     @property
@@ -116,7 +117,7 @@ class Link(ABC):
 
     @property
     def also_busy(self) -> Sequence[Real]:
-        """The share of the time of long messages during which each of the other levels is busy."""
+        """The share of the time of long messages in which each of the other levels is busy."""
         return ()
 
     @abstractmethod
@@ -128,8 +129,8 @@ def link_resources(link: Link) -> dict[str, Any]:
     """Return the busy resources of a term over *link*: ``Work(..., **link_resources(link))``.
 
     A ring over several levels runs at the rate of the slowest. The other levels are busy for a
-    share of that time, excluding the latency of the term. Other traffic on these levels can use the
-    rest.
+    share of that time, excluding the latency of the term. Other traffic can use these levels in the
+    remaining time.
     """
     if not link.also:
         return {"resource": link.resource}
@@ -163,21 +164,21 @@ class Group(Record):
     *shape* has a number per level, fastest first: the number of units of the level below in one
     unit of this level. Their product is *ranks*. If units have different numbers of members,
     *shape* has the largest number and *fewest* the smallest. *strides* are the distances between
-    members at each level, in units of the level below: 1 for neighbours, less if a unit holds
-    several.
+    members at each level, in units of the level below: 1 for neighbours, less than 1 if a unit
+    holds several members.
 
     A link has the bandwidth of one rank while all ranks communicate in their own groups of this
     kind. The kinds of links differ in the traffic that shares the boundary.
 
     ``links[i]`` connects the ``shape[i]`` units at level i: all members of a unit send their part
-    of the data at the same time, to any number of peers. *flat* connects all ranks in one ring that
-    ignores the levels: its bandwidth is that of the slowest boundary, over all ports of the group
-    there. The default is the outermost link, which is exact for one level. ``pairs[i]`` connects
+    of the data at the same time, to any number of peers. *flat* connects all ranks in one ring,
+    independent of the levels. Its bandwidth is that of the slowest boundary, with all ports of the
+    group. The default is the outermost link, which is exact for one level. ``pairs[i]`` connects
     two units at level i while every rank has a single partner across that level. It differs from
     ``links[i]`` if each peer has a separate port. *pair* connects any two ranks: the slowest of the
-    pairs. *hop* connects neighbours in the group, one message at a time: the slowest boundary,
-    shared only with the other groups of the inner unit. ``hop_after(i)`` is the link between ranks
-    i and i + 1; the default is *hop*. Equal boundaries share one object.
+    pairs. *hop* connects neighbours in the group, one message at a time. It is the slowest
+    boundary, shared only with the other groups of the inner unit. ``hop_after(i)`` is the link
+    between ranks i and i + 1; the default is *hop*. Equal boundaries share one object.
 
     *reduction* is gamma, the time in seconds to reduce one byte on a rank; 0 if the reduction is
     part of the copy, as on a GPU.
@@ -218,9 +219,10 @@ class Group(Record):
 class Communication:
     """The collective behind a formula of time: one call of *operation* over *bytes_* in *group*.
 
-    *bytes_* has the definition of *n* in :class:`parcost.Collective`. The formulas of
-    ``study.collective`` have one. A plugin that computes such a time itself adds one, so that
-    traces contain its collective: ``attrs.evolve(price, communication=Communication(...))``.
+    *bytes_* has the definition of *n* in :class:`parcost.Collective`. Formulas of
+    ``study.collective`` have a ``Communication``. A plugin that computes the time of a collective
+    itself should add one, so that traces contain the collective: ``attrs.evolve(price,
+    communication=Communication(...))``.
     """
 
     operation: str

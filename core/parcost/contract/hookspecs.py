@@ -1,10 +1,9 @@
 """The hooks of parcost: functions that a plugin may implement.
 
-The name of a hook is a noun: the contribution of the plugin. The answers of all plugins are used,
-and a hook must not change its arguments. The core selects and adds up answers, so the order in
-which plugins are loaded never changes a result. A hook implementation names only the arguments that
-it needs. All arguments and answers may contain arrays: write arithmetic, without loops or ``if`` on
-a quantity.
+The name of a hook is a noun: the contribution of the plugin. The core uses the results of all
+plugins. A hook must not change its arguments. The core sorts the results, so the order of plugins
+never changes a prediction. A hook implementation names only the arguments that it needs. All
+arguments and results may contain arrays: write arithmetic, without loops or ``if`` on a quantity.
 """
 
 from __future__ import annotations
@@ -143,7 +142,7 @@ def operators(study: Study) -> Iterable[Operator]:  # type: ignore[empty-body]
 
 @hookspec
 def flops(study: Study) -> Iterable[FlopCount]:  # type: ignore[empty-body]
-    """The model FLOPs by definition: forward pass, per token, without recomputation."""
+    """The model FLOPs of one token in the forward pass, without recomputation."""
 
 
 # --- What it costs ------------------------------------------------------------------
@@ -170,8 +169,8 @@ def calculations(study: Study) -> Iterable[Figure | Section | Check]:  # type: i
 
     Called for every study. A study without training (no plugin gives it a pipeline) consists of
     these alone. A calculation returns results only if its block is in the spec. Names of figures
-    about a labelled block start with its label, as in ``gradients.seconds``. A failed error makes
-    the study invalid.
+    about a labelled block start with its label, as in ``gradients.seconds``. If a check of severity
+    error fails, the study is invalid.
     """
 
 
@@ -190,14 +189,14 @@ def axes(study: Study) -> Iterable[Axis]:  # type: ignore[empty-body]
 
 @hookspec
 def capacities(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
-    """The memory limit of a device in bytes: a search skips layouts predicted to need more."""
+    """The memory limit of a device in bytes; a search skips layouts whose predicted memory exceeds
+    it.
+    """
 
 
 @hookspec
 def usable_memory(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
-    """The memory of a device in bytes that a job can use; the headroom is this less the used
-    memory.
-    """
+    """The memory of a device in bytes that a job can use; the headroom is the unused part."""
 
 
 @hookspec
@@ -220,7 +219,8 @@ def outcome_checks(study: Study, outcome: Outcome) -> Iterable[Check]:  # type: 
 
 @hookspec
 def figures(study: Study, outcome: Outcome) -> Iterable[Figure | Interval]:  # type: ignore[empty-body]
-    """Headline numbers: step time, tokens per second, MFU; and intervals of figures, by name.
+    """Headline numbers, such as step time, tokens per second and MFU; and intervals of figures, by
+    name.
 
     An interval is the range of the measured values.
     """
@@ -228,7 +228,7 @@ def figures(study: Study, outcome: Outcome) -> Iterable[Figure | Interval]:  # t
 
 @hookspec
 def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore[empty-body]
-    """Further figures, computed only on demand: volumes, counts, ratios, bounds.
+    """Further figures, computed only on demand, such as volumes, counts, ratios and bounds.
 
     A claim in ``expect`` or :meth:`Result.figure` requests one by name; a report lists all on
     demand.
@@ -261,8 +261,8 @@ def charts(  # type: ignore[empty-body]
     """Pictures made from the arguments in the signature of the implementation; it is called only if
     all of them exist.
 
-    ``study`` alone is for calculations, which need no step; ``study`` and ``outcome`` for a step;
-    ``timeline`` for a pipeline over time, of a step or by itself; ``points`` for a sweep or search.
+    ``study`` alone is for calculations without a step. ``study`` and ``outcome`` are for a step.
+    ``timeline`` is for a pipeline over time, and ``points`` for a sweep or search.
     """
 
 

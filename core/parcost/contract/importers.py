@@ -31,11 +31,10 @@ class ImportOptions:
 
     *tool* is the name of an importer; empty if keys of the file identify it. *uses* are catalogue
     entries to add. *recipe* selects one of several configurations of a file. *environment* has
-    values of variables of a shell script. *family* is the model type to use for a config.
-    *text_only* evaluates the language model of a model with several towers. *files* are other files
-    of the same job. *settings* are attributes that the command line sets: there are no questions
-    about them. *anchors* are files with measured runs of the job, or attributes of one such as
-    ``step_time = 4.1 s``.
+    values of shell variables. *family* is the model type of a config.json. *text_only* omits the
+    vision and audio towers of a model. *files* are other files of the same job. *settings* are
+    attributes that the command line sets, so that the files need not have them. *anchors* are files
+    with measured runs of the job, or attributes of one such as ``step_time = 4.1 s``.
     """
 
     tool: str = ""
@@ -58,8 +57,8 @@ class ImportOptions:
     ) -> Iterator[Diagnostic]:
         """Yield a warning for each option without effect on the files *names*.
 
-        *has_effect* is called with changed options: without one of them, or with another recipe. It
-        returns whether the translation of a file changes.
+        *has_effect* is called with options without one of them, or with another recipe. It returns
+        whether this changes the translation of a file.
         """
         without = [
             (
@@ -152,7 +151,8 @@ class ImportedBlock:
 
 @record(kw_only=True)
 class ImportedKey:
-    """A key without effect, at characters *start* to *end*. *reason* explains why, if it is known.
+    """A key without effect on the cost, at characters *start* to *end*. *reason* is the reason, if
+    known.
 
     *attribute* is the attribute that it would set, ``model.vocabulary``, or a kind of blocks;
     another file of the job may set it.
@@ -167,15 +167,15 @@ class ImportedKey:
 
 @record(kw_only=True)
 class ImportQuestion:
-    """An error that asks for a setting that decides the cost and is not in the file.
+    """An error that asks the user for a setting: it affects the cost, and no file has it.
 
     *attribute* is the unknown setting: ``layout.zero``, or a kind of blocks such as ``precision``.
     *reason* explains why, with the name of the key. *answers* are options of the command line to
     copy: ``--set layout.zero=1``, ``--use catalog.precisions.bf16``, ``--set-env DTYPE=fp8``. A
     value of the attribute from the command line, or from another file of the job, answers the
     question. A value of an attribute in *also* answers it as well. *partial* is true if the file
-    has a part of the value, such as nodes without devices per node: then the value of a catalogue
-    entry does not answer the question.
+    has a part of the value, such as only the number of nodes. Then the value of a catalogue entry
+    is not an answer.
     """
 
     attribute: str
@@ -193,9 +193,9 @@ class ImportSubject:
 
     *attributes* set it: attributes such as ``layout.zero``, kinds of blocks, and folders of a
     catalogue such as ``catalog.precisions``. A question asks for the first of them. *words* are
-    parts of keys; a key matches an entry if it has all of its words: ``zero``, ``distributed
-    optimizer``. *within* is a kind of blocks, or an attribute; a file without it needs no answer.
-    *answers* are options to copy.
+    parts of keys. A key matches an entry if it contains all words of the entry: ``zero``,
+    ``distributed optimizer``. *within* is a kind of blocks, or an attribute; a file without it
+    needs no answer. *answers* are options to copy.
     """
 
     name: str
@@ -297,7 +297,7 @@ class Importer(ABC):
 
 @frozen(slots=False, eq=False)
 class ForeignSource(Source):
-    """The text of a file of another tool; a reader derives a class that holds its results.
+    """The text of a file of another tool; the subclass of a reader also holds its results.
 
     *assumptions* are the assumed attributes, each with its value and the reason.
     """
@@ -321,7 +321,9 @@ class ForeignSource(Source):
 
 @record(kw_only=True, eq=False)
 class ForeignFile:
-    """A file of another tool as a syntax tree. *beside* are the texts of other files it needs."""
+    """A file of another tool as a syntax tree. *beside* are the texts of other files that
+    it uses.
+    """
 
     source: ForeignSource
     tree: s.Block
@@ -330,7 +332,7 @@ class ForeignFile:
 
 
 class FileReader(ABC):
-    """Reads files that are not specs, by the importers of a session."""
+    """Reader of files that are not specs; it uses the importers of a session."""
 
     name: str
 

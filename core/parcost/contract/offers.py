@@ -83,7 +83,7 @@ class Rulebook(Record):
     ) -> Check:
         """Return the check of a rule whose severity, message and help are in its table.
 
-        *values* are inputs, too. A *help* that is given replaces that of the table. The table is
+        *values* are inputs, too. An argument *help* replaces the help of the table. The table is
         parsed only if the rule fails. A check that passes has the severity ``error`` and its id as
         message, independent of the table.
         """
@@ -126,8 +126,8 @@ class Exporter(ABC):
 
     *reads* is the part of each entry that it reads (see :class:`parcost.contract.entries.Entry`):
     ``data``, ``full``, ``points``, ``page`` or ``charts``. No other part is computed. ``parcost
-    merge`` passes the entries of shards like those of a single run. *media_type*, such as
-    ``image/svg+xml``, is set if notebooks can show the text.
+    merge`` passes the entries of all shards, as if they were from a single run. *media_type*, such
+    as ``image/svg+xml``, is set if notebooks can show the text.
     """
 
     name: str

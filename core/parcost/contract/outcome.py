@@ -1,8 +1,8 @@
 """The outcome of an evaluation: the ledger of the step, and the memory.
 
 Every number may be an array over the study's axes. The step time is *defined* as the sum of the
-ledger's exposed seconds in order. The memory is the sum of its memory lines. So these sums are
-exact, without a tolerance.
+exposed seconds of the ledger, in order. The memory is the sum of the memory lines. So both sums are
+exact.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ BUBBLE = Cause("pipeline bubble", color="#8C8C8C")
 class LedgerLine:
     """One line of the ledger, for one step, on the reference device.
 
-    *kind*: ``work`` every micro-batch, ``slowdown`` of compute under a collective, ``bubble`` fill
-    and drain, ``send_recv`` point-to-point between stages, ``once`` per step. *exposed* seconds
-    count towards the step time; *hidden* seconds overlap with other work. *times* is how often a
-    term occurs in the step: ``exposed + hidden`` is its ``seconds`` times *times* for ``work`` and
-    ``once``; for ``send_recv``, *times* is the number of messages that the device sends. *term* is
-    None for lines that the reducer adds itself. *cause* is the cause of the term, or of the term
-    that slows compute down.
+    *kind* is ``work`` (in every micro-batch), ``slowdown`` (of compute), ``bubble`` (fill and
+    drain), ``send_recv`` (between stages), or ``once`` (per step). *exposed* seconds count towards
+    the step time; *hidden* seconds overlap with other work. *times* is how often a term occurs in
+    the step: ``exposed + hidden`` is its ``seconds`` times *times* for ``work`` and ``once``; for
+    ``send_recv``, *times* is the number of messages that the device sends. *term* is None for lines
+    that the core adds itself. *cause* is the cause of the term, or of the term that slows compute
+    down.
     """
 
     name: str
@@ -53,7 +53,9 @@ class LedgerLine:
 
     @property
     def limit(self) -> str:
-        """The resource that limits the term: its own, or another that it keeps fully busy."""
+        """The resource that limits the term: its own, or another one that it keeps busy all the
+        time.
+        """
         also, busy = getattr(self.term, "also", ()), getattr(self.term, "also_busy", ())
         full = [name for name, share in zip(also, busy, strict=True) if all_of(share >= 1)]
         return full[0] if full else self.resource
@@ -212,7 +214,7 @@ def exposed_seconds(lines: Iterable[LedgerLine]) -> Formula:
 
 
 def _step_formula(ledger: Sequence[LedgerLine]) -> Formula:
-    """Return the sum of the ledger as a formula with one part for each kind of line."""
+    """Return the sum of the ledger as a formula with one operand for each kind of line."""
     kinds = dict.fromkeys(line.kind for line in ledger)
     parts = {
         str(kind): (exposed_seconds(line for line in ledger if line.kind == kind), "s")

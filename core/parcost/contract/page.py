@@ -1,7 +1,7 @@
 """The content of a page of text, independent of its rendering.
 
-A report is described once, as headings, lines and tables; terminals, pipes and Markdown render the
-same page. Control characters are escaped: text of a spec must not control a terminal.
+A report is a list of headings, lines and tables. Terminals, pipes and Markdown render the same
+list. Control characters are escaped: text of a spec must not control a terminal.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Line:
 class Column:
     """A column of a table.
 
-    On a narrow page *flexible* columns are wrapped, and *optional* ones left out from the right. A
-    line below the table names the columns left out.
+    On a narrow page *flexible* columns are wrapped, and *optional* ones are omitted from the right.
+    A line below the table names the omitted columns.
     """
 
     title: str = field(default="", converter=screen_line)

@@ -16,7 +16,8 @@ from parcost.records import record
 
 @record(kw_only=True, eq=False)
 class Pipeline(Record):
-    """The split of a step: *schedule* by name, *stages* devices, *chunks* on each.
+    """The split of a step: the name of its *schedule*, *stages* devices, and *chunks* stages per
+    device.
 
     *micro_batches* per data-parallel replica may be an array. *blocking*: a device does not compute
     while it sends. *overlap* is the achieved share of the possible overlap between the halves of a
@@ -67,7 +68,7 @@ class Times(NamedTuple):
     """Seconds of one micro-batch on each virtual stage, 0 first; floats or arrays.
 
     *B* includes recomputation. A fused BW takes ``B + W``. *FB* maps the virtual stages of the F
-    and the BW of a pair to the seconds of the pair: see :meth:`pair`.
+    and the BW of a pair to the seconds of the pair; see :meth:`pair`.
     """
 
     F: Sequence[Real]
@@ -116,8 +117,8 @@ class Case:
     All fields, including *stages* and *chunks*, are numbers or arrays that broadcast. A run is a
     sequence of neighbouring virtual stages with equal times. *F*, *B* and *W* are the seconds of
     one micro-batch on a stage of each run, from first to last. *counts* are the stages of each run.
-    The last virtual stage is always a run of its own: ``F[-1]`` is its time, and ``F[0]`` that of
-    the first stage. For pipelines without a run, its count is 0, and its times are those of a
+    The last virtual stage is always a separate run. ``F[-1]`` is its time, and ``F[0]`` the time of
+    the first stage. If a pipeline lacks a run, its count is 0, and its times are those of a
     neighbouring run.
 
     *saved* is the largest time in seconds that a :class:`Pair` saves compared with its halves in
@@ -151,11 +152,11 @@ class Case:
         return self.hops_before or self.before([self.hop] * len(self.counts))
 
     def before(self, seconds: Sequence[Real]) -> Sequence[Real]:
-        """Return the sum of *seconds* (by run) over all stages before each run."""
+        """Return the sum of *seconds* over all stages before each run; *seconds* are by run."""
         return _sums(list(zip(self.counts, seconds, strict=True))[:-1])
 
     def behind(self, seconds: Sequence[Real]) -> Sequence[Real]:
-        """Return the sum of *seconds* (by run) over all stages after each run."""
+        """Return the sum of *seconds* over all stages after each run; *seconds* are by run."""
         return _sums(list(zip(self.counts, seconds, strict=True))[:0:-1])[::-1]
 
     @classmethod
@@ -172,7 +173,8 @@ class Case:
         """Return the case of a single pipeline, from the *times* of each virtual stage.
 
         A tuple *hop* has one number for each boundary: between devices 0 and 1, 1 and 2, and so on.
-        Neighbours with the same number in *alike* form a run; without it, each stage is a run.
+        Neighbouring stages with the same number in *alike* form a run; without *alike*, each stage
+        is a run.
 
         Raises:
             ValueError: The number of times is not the number of virtual stages.

@@ -15,7 +15,7 @@ from parcost.records import frozen, record
 
 @frozen(eq=False)
 class Plugin:
-    """A plugin: its name, and the distribution and version that it was installed from."""
+    """A plugin: its name, its distribution and its version."""
 
     name: str
     distribution: str = ""
@@ -93,4 +93,4 @@ class PluginSet(Protocol):
         """Yield the contributions of each plugin to *hook*."""
 
     def record(self, fault: Fault) -> None:
-        """Record a fault of a plugin that was found while a study was evaluated."""
+        """Record a fault of a plugin that occurs while a study is evaluated."""

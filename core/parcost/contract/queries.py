@@ -1,10 +1,9 @@
-"""Queries: functions of a study that are evaluated once per combination of the values that they
-read.
+"""Queries: functions of a study, evaluated once for each combination of the values that they read.
 
 A search evaluates a query under thousands of values of some attributes. Most answers depend on only
-a few of them. An attribute on an axis records its reads in :data:`READS`. The memo keeps an answer
-in a tree: the first axis that was read, its value, the next axis, and so on. A study looks an
-answer up by its own values along that path:
+a few of them. An attribute on an axis records its reads in :data:`READS`. The memo stores answers
+in a tree: the first axis that was read, its value, the next axis, and so on. A study finds an
+answer by its own values along that path:
 
     query(heads) -- read `layout.tp` --+-- 1 --> 64
                                        +-- 2 --> read `layout.cp` --+-- 1 --> 32
@@ -38,7 +37,7 @@ PLAIN = frozenset({bool, int, str, type(None)})
 
 
 class Reads:
-    """The values that a query read, by source in order, and all *axes* behind them."""
+    """The values that a query read, by source and in order, and all *axes* that they depend on."""
 
     __slots__ = ("axes", "values")
 
@@ -69,7 +68,7 @@ class Reads:
         self.axes |= other.axes
 
     def depend(self, source: Source, value: Any, axes: set[str]) -> None:
-        """Record that the plain answer of another query was used."""
+        """Record that the plain result of another query was used."""
         self.values.setdefault(source, value)
         self.axes |= axes
 
@@ -123,7 +122,7 @@ class Memo:
 
 
 class IdentityKey:
-    """A hash key for an object without a hash: equal only to a key of the same object."""
+    """A hash key for an object without a hash; it equals only keys of the same object."""
 
     __slots__ = ("value",)
 

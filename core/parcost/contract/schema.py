@@ -9,8 +9,8 @@
         latency: Real = quantity(SECONDS, default=0.0, doc="start-up time of a message")
 
 The class is the schema, the documentation and the static type of ``study[Fabric]``. Every attribute
-carries a doc line, a dimension, and its default; the language reference and ``parcost show`` are
-made from them.
+has a documentation line, a dimension and a default. The language reference and ``parcost show`` use
+them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class BlockType:
 
     @cached_property
     def may_be_implied(self) -> bool:
-        """Whether a study has such a block even if it is in no file."""
+        """Whether every study has such a block, even if no file contains it."""
         complete = all(name in self.defaults for name in self.fields)
         return complete and self.label == "none" and not self.inside
 
@@ -109,8 +109,8 @@ class BlockType:
 
     @cached_property
     def needs(self) -> Mapping[str, tuple[str, ...]]:
-        """The conditions under which attributes have an effect, by name; those of the whole block
-        come first.
+        """The conditions under which attributes have an effect, by name; conditions of the whole
+        block come first.
         """
         every = tuple(text for names, text in self.used_with.items() if not names)
         own = {name: (text,) for names, text in self.used_with.items() for name in names}
@@ -281,7 +281,7 @@ def block(
     are groups of attributes of which rules need one, each with a help text. *example* is a block to
     copy, printed if a study has none. *used_with* has the conditions for attributes to have an
     effect: ``{("chunks",): "`overlap.tensor = pipelined`"}``; the key ``()`` stands for all other
-    attributes. If such an attribute is written but not read by a plugin, a warning has this help
+    attributes. If a spec sets such an attribute and no plugin reads it, a warning has this help
     text.
     """
 
@@ -316,7 +316,7 @@ def block(
 def new_block(schema: type[T], values: Mapping[str, Any]) -> T:
     """Return a block with *values* for all of its attributes, and its label.
 
-    The class is not called for this: constructors of most blocks are never used.
+    This does not call the class, because constructors of most blocks are never used.
     """
     made = object.__new__(schema)
     vars(made).update(values)

@@ -39,11 +39,11 @@ class Axis(Record):
 
     *values* are numbers in base units, or words of the language. A search skips values at points
     where rules reject them. *others* are further values, each with a remark. A search uses them
-    only if the user names them, and prints them with *why*. An axis that *follows* from the others
-    needs no values; it is computed and printed next to them. *lacking* are unavailable values, and
-    *lacks* is the reason: a search prints both. *short* is the title of its column in tables, and
-    *note* explains its values below them. *value* returns the value of an axis that follows, from
-    the study of a layout; without it the attribute is read.
+    only if the user names them, and prints them with the reason *why*. An axis that *follows* from
+    the others has no values; it is computed and printed with them. *lacking* are unavailable
+    values, and *lacks* is the reason: a search prints both. *short* is the title of its column in
+    tables, and *note* explains its values below them. *value* returns the value of an axis that
+    follows, from the study of a layout; without it the attribute is read.
     """
 
     called: ClassVar[str] = "the axis `{0.attribute}`"
@@ -66,8 +66,8 @@ class Objective(Record):
 
     *cost* must not decrease with the step time. *value* converts it to the printed number in
     *unit*; *largest* is true if that number is maximized, like an MFU. An objective with a *short*
-    title is a column of every result. An objective that *needs* something missing in the study
-    cannot be chosen: the error prints it.
+    title is a column of every result. *needs* is a requirement that the study does not meet: then
+    the objective cannot be chosen, and the error prints it.
     """
 
     called: ClassVar[str] = "the objective `{0.name}`"
@@ -86,8 +86,8 @@ class Objective(Record):
 class Limit:
     """A condition that a layout must meet: ``holds(step_seconds, memory_bytes)``.
 
-    It must be monotonic: a longer step or more memory never makes it true. So a search skips a
-    layout whose lower bound violates it. *says* is the limit as text: ``memory <= 70 GiB``.
+    It must be monotonic: a longer step or more memory must never make it true. A search skips
+    layouts whose lower bound violates it. *says* is the limit as text: ``memory <= 70 GiB``.
     """
 
     name: str

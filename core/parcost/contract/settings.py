@@ -1,8 +1,8 @@
-"""Settings of other tools: a study as flags, or as a configuration file, to start a tool with.
+"""Settings of other tools: a study as command-line flags, or as a configuration file.
 
-A writer turns a study into a text, and need not list the attributes that it omits. The core reads
-the text back with the importer of the same tool. It compares each attribute with that of the study.
-Differences are printed in the text and on stderr. So no difference is lost silently.
+A writer converts a study to a text; it may omit attributes. The core reads the text back with the
+importer of the same tool. It compares each attribute with that of the study. Differences are
+printed in the text and on stderr. So every difference is reported.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ToolSettings:
 
     *same* are attributes, or blocks, whose values are written differently at the same cost. Each
     has a reason, such as "there is only one pipeline stage". For essential ones the core evaluates
-    both values, and rejects a difference. *needs* are settings that the tool requires to start but
-    a study does not have.
+    both values, and rejects a difference. *needs* are settings that the tool requires, but that a
+    study does not have.
     """
 
     text: str = ""

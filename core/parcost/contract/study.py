@@ -2,8 +2,8 @@
 
 Plugins read blocks by class, ``study[Layout].tp``, and use the contributions of other plugins
 through the study, never by importing them: ``study.collective(...)`` picks among the algorithms
-that plugins offer, ``study.operators`` are the operators that model plugins describe. Everything is
-frozen; answers are computed once per evaluation.
+that plugins offer, ``study.operators`` are the operators that model plugins describe. All objects
+are immutable, and results are computed once per evaluation.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class Schedule(ABC):
     def lower_bound(self, case: Case) -> Real | None:  # noqa: ARG002
         """Return a lower bound of the makespan in seconds.
 
-        ``case.hop`` is the fastest message. Without it the core bounds the makespan by the busiest
-        device. That bound includes the time before its first op and after its last.
+        ``case.hop`` is the time of the fastest message. Without this method, the core computes a
+        bound from the busiest device. It includes the time before its first op and after its last.
         """
         return None
 
@@ -149,10 +149,10 @@ class Replay(Record):
 class Collective(ABC):
     """An algorithm for one or more collective operations.
 
-    ``operations`` of: all_reduce, all_gather, reduce_scatter, broadcast, reduce, scatter, gather,
-    all_to_all, point_to_point. *n* is the size of the full buffer per rank in bytes: the total
-    output of an all-gather or gather; the total input of a reduce-scatter or scatter; all blocks of
-    one rank in an all-to-all, including the one that it keeps.
+    ``operations`` is a subset of: all_reduce, all_gather, reduce_scatter, broadcast, reduce,
+    scatter, gather, all_to_all, point_to_point. *n* is the size of the full buffer per rank in
+    bytes: the total output of an all-gather or gather; the total input of a reduce-scatter or
+    scatter; all blocks of one rank in an all-to-all, including the one that it keeps.
     """
 
     name: str
@@ -171,12 +171,12 @@ class Collective(ABC):
     def closed_form(self, operation: str, group: Group) -> ClosedForm | None:  # noqa: ARG002
         """Return the time as one expression; None if no single expression exists.
 
-        A report prints it if it equals ``seconds``, and the phases otherwise.
+        A report prints it if it equals ``seconds``; otherwise the report prints the phases.
         """
         return None
 
     def for_study(self, study: Study) -> Collective:  # noqa: ARG002
-        """Return the algorithm with its options from the blocks of *study*."""
+        """Return the algorithm with the options of its blocks in *study*."""
         return self
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
@@ -199,7 +199,9 @@ class Collective(ABC):
         return None
 
     def cut(self, pieces: Real) -> Collective | None:  # noqa: ARG002
-        """Return the pipelined algorithm with this number of *pieces*; None if it has no pieces."""
+        """Return the pipelined algorithm with this number of *pieces*; None if it cannot be
+        pipelined.
+        """
         return None
 
 
@@ -278,7 +280,7 @@ class Study(ABC):
         """Return the span in the file that sets the attribute at a path such as ``layout.tp``.
 
         If the attribute is not set, it is the span of the block header; without the block, None. A
-        nested block, such as a level of a fabric, is found by its label, if the label is unique.
+        nested block, such as a level of a fabric, is found by its label if it is unique.
         """
         if not subject:
             return None
@@ -316,18 +318,18 @@ class Study(ABC):
         """Return ``function(self, *arguments)``, cached by the values that it reads.
 
         Hooks and functions of plugins must share results this way: a separate cache would hide the
-        values on which a result depends. *arguments* are numbers, words, arrays and blocks. A
+        values on which a result depends. *arguments* may be numbers, words, arrays and blocks. A
         :func:`parcost.pure_function` is called without the study.
         """
 
     @abstractmethod
     def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        """Return the validated answers of every plugin to *hook* about this study."""
+        """Return the valid results of *hook* of every plugin for this study."""
 
     @abstractmethod
     def contributions_by_row(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        """Return :meth:`contributions` with the counts that plugins gave, before they are computed
-        for each virtual stage.
+        """Return :meth:`contributions` with counts as plugins returned them, not yet for each
+        virtual stage.
         """
 
     @abstractmethod
@@ -339,8 +341,8 @@ class Study(ABC):
     ) -> tuple[Any, ...]:
         """Return the number of occurrences on each virtual stage, as *function* counts them.
 
-        With attributes on axes it is a :class:`parcost.StageCounts`, which is independent of the
-        stages; *total* is the number on all stages.
+        In a search it is a :class:`parcost.StageCounts`, which does not depend on the stages;
+        *total* is the sum over all stages.
         """
 
     @abstractmethod
@@ -348,8 +350,8 @@ class Study(ABC):
         """Return ``function(study, *arguments)``, a number that depends on the stages.
 
         A search evaluates several numbers of stages at once. If the result differs between them, it
-        is an array over all of their points; a tuple of numbers becomes a tuple of arrays. A plugin
-        that reads the stages in other ways is called once for each number of stages.
+        is an array over all points; a tuple of numbers becomes a tuple of arrays. A plugin that
+        reads the stages in other ways is called once for each number of stages.
         """
 
     @property
@@ -379,7 +381,7 @@ class Study(ABC):
 
     @property
     def calculates(self) -> bool:
-        """Whether a plugin returned a calculation, or failed in doing so."""
+        """Whether a plugin returned a calculation, or failed to compute one."""
         answered = bool(self.contributions("calculations"))
         return answered or any(fault.hook == "calculations" for fault in self.faults)
 
@@ -421,8 +423,8 @@ class Study(ABC):
     @abstractmethod
     def algorithms(self, operation: str) -> Sequence[Collective]:
         """Return every algorithm that supports *operation*, in descending order of names; of
-        equally fast ones, the first is used. An algorithm with a method ``for_study`` is replaced
-        by its result.
+        equally fast ones, the first one is used. An algorithm with a method ``for_study`` is
+        replaced by its result.
         """
 
     @abstractmethod
@@ -450,15 +452,15 @@ class Study(ABC):
     def replace(self, values: Mapping[str, Any]) -> Study:
         """Return the study with other values: ``study.replace({"layout.tp": 8})``.
 
-        Names are paths of attributes; values are numbers in base units, words, or
-        expressions of the language. Everything that depends on them follows.
+        Names are paths of attributes; values are numbers in base units, words, or expressions of
+        the language. All values that depend on them are computed again.
 
         Raises:
             SpecError: There is no such attribute, or the value does not fit it.
         """
 
     def as_written(self) -> Study:
-        """Return the study of the file alone, without values from the command line or from
+        """Return the study of the file alone, ignoring values from the command line or
         :meth:`replace`.
 
         A study that was built by hand is returned unchanged.

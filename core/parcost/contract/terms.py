@@ -1,13 +1,13 @@
-"""Terms: the times and memory that plugins contribute, and the reducer adds up.
+"""Terms: the times and the memory that plugins contribute, and that the reducer adds up.
 
 A plugin gives the cost of a term and the terms that *can* hide it; only the reducer, which has all
 terms, decides which seconds are exposed. Every ``seconds`` and ``bytes_`` may be a float or an
 array over candidates. A formula is a template, a mapping of named inputs and a source; it is
 rendered only on demand.
 
-Stages. A model is cut into ``stages * chunks`` *virtual stages*, 0 first. A term's ``count`` is its
-number of occurrences on each of them, per micro-batch: one number for all, a tuple with one number
-per virtual stage, or a :class:`StageCounts`.
+Stages. A model is split into ``stages * chunks`` *virtual stages*, numbered from 0. ``count`` is
+the number of occurrences of a term per micro-batch on each virtual stage: one number for all, a
+tuple with one number per virtual stage, or a :class:`StageCounts`.
 
 Causes. A report sums time and memory by ``cause``. A cause is one or two words such as
 ``optimizer`` or ``gradients``, printed unchanged. A :class:`Cause` also has synonyms that users may
@@ -96,7 +96,9 @@ class Operator(Record):
 
 
 class ParameterGroup(Record):
-    """Parameters that a rank holds, as a record of a vocabulary; see :class:`Operator`."""
+    """A group of parameters that a rank holds, as a record of a vocabulary; see
+    :class:`Operator`.
+    """
 
     __slots__ = ()
     name: str
@@ -114,8 +116,8 @@ class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is
     """Occurrences on each virtual stage, as a total and the function that counts them.
 
     ``StageCounts(80, layers)`` is the count of 80 layers of a model: a tuple with the total, so
-    that its ``sum`` and ``any`` are independent of the stages. The core calls ``layers(study)``,
-    with further *arguments* if any, for one number per virtual stage where it adds up.
+    that its ``sum`` and ``any`` are independent of the stages. When the core needs one number per
+    virtual stage, it calls ``layers(study)``, with *arguments* if any.
 
     >>> sum(StageCounts(80, len)), StageCounts(80, len) == StageCounts(80, len)
     (80, True)
@@ -156,9 +158,10 @@ class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is
 
 @record(eq=False)
 class Names:
-    """Names of a resource, of which one applies to each layout: ``names[at]``.
+    """Names of a resource, of which one applies to each layout: the name with index ``at``.
 
-    The core creates one term per name, with its seconds where the name applies and 0 elsewhere.
+    The core creates one term per name. It has its seconds in layouts to which the name applies, and
+    0 in others.
     """
 
     names: tuple[str, ...]
@@ -278,16 +281,16 @@ class StageTerm(Term):
 class Work(StageTerm):
     """Time that every micro-batch spends on a virtual stage.
 
-    *seconds* is one occurrence, *count* the occurrences per micro-batch and virtual stage. *pass_*:
-    F forward, B gradient of the input, W gradient of the weights, R recomputed forward. *resource*
-    is busy during it (``compute``, ``hbm``, or the name of a fabric level, from its link).
+    *seconds* is one occurrence, *count* the occurrences per micro-batch and virtual stage. *pass_*
+    is F (forward), B (input gradient), W (weight gradient) or R (recomputed forward). *resource* is
+    busy during it (``compute``, ``hbm``, or the name of a fabric level, from its link).
 
-    *window* None is serial. Otherwise it names the Work in the same pass that can hide this term:
-    all serial Work whose *host* has that name (the hosts). An empty name means all serial Work of
-    the forward pass, or of the whole backward pass: R, B and W, but not W if the schedule separates
-    it. At most a *share* of the seconds of the hosts can hide it. A share *alone* of its
-    occurrences is serial. *slowdown* is the time that one hidden second adds to its hosts: 0.14 if
-    a seventh of the multiprocessors are occupied.
+    If *window* is None, the term is serial. Otherwise *window* names the Work in the same pass that
+    can hide this term (its hosts): all serial Work whose *host* has that name. An empty name means
+    all serial Work of the forward pass, or of the whole backward pass: R, B and W, but not W if the
+    schedule separates it. At most a *share* of the seconds of the hosts can hide it. The share
+    *alone* of its occurrences is serial. *slowdown* is the time that one hidden second adds to its
+    hosts: 0.14 if the term occupies a seventh of the SMs.
 
     *also* are other resources that are busy at the same time, for the share *also_busy* of its
     seconds without *latency*: see :func:`link_resources`.
@@ -320,13 +323,13 @@ class Once(StageTerm):
     """Time spent once per step on each virtual stage: *seconds* times *count*.
 
     *when* is ``fill``, ``drain`` or ``end``: before the first forward pass of the stage, after its
-    last backward pass, or after all stages have drained. Idle time of the stage in fill or drain
-    hides it. A share *beside* of the pass of one micro-batch on that stage can hide it as well: the
-    forward pass in fill, and the backward pass in drain (only W if the schedule separates it). The
-    time that the same resource is busy in that pass is subtracted. *tail* seconds are never hidden
-    by compute (the last bucket). *slowdown* is the time that one second hidden by compute adds to
-    that stage. The terms of a stage in one group run one after another, and the group adds its
-    longest stage. *also*, *also_busy* and *latency* are as in :class:`Work`.
+    last backward pass, or after all stages have drained. It overlaps with idle time of the stage in
+    fill or drain. A share *beside* of the pass of one micro-batch on that stage can hide it as
+    well: the forward pass in fill, and the backward pass in drain (only W if the schedule separates
+    it). The time that the same resource is busy in that pass is subtracted. *tail* seconds are
+    never hidden by compute (the last bucket). *slowdown* is the time that one second hidden by
+    compute adds to that stage. The terms of a stage in one group run one after another, and the
+    group adds its longest stage. *also*, *also_busy* and *latency* are as in :class:`Work`.
 
     *on_arrival*: terms in fill begin when the first micro-batch arrives, and not at the start of
     the step. The waiting times of stages then add up. It applies to all terms in fill of a stage.

@@ -1,4 +1,4 @@
-"""Traces: the activity of every device of a step over time, as timeline formats read it.
+"""Traces: the activity of every device in a step over time, the input of timeline formats.
 
 A trace has the passes of a step, and the terms inside of each pass. It has messages between stages,
 once-per-step terms, and memory over time. The engine places them with these rules:
@@ -6,10 +6,10 @@ once-per-step terms, and memory over time. The engine places them with these rul
 - Passes are those of the replay, delayed by the terms that stages wait for before the first pass.
 - In a pass, serial terms are placed one after another, in the order of the report. Then come
   the exposed part of overlapping terms, and the slowdown.
-- An overlapping term begins with its hosts, in the idle time of its stream. If other traffic of
-  the stream interrupts it, it is several slices. If the stream has no idle time left, it moves to a
-  second lane (at most eight). Time that fits in no lane is drawn as ``rest``, parallel to the whole
-  pass.
+- An overlapping term begins with its hosts, in the idle time of its stream. If other traffic of the
+  stream interrupts it, it is several slices. If the stream has no idle time left, it moves to a
+  second lane (at most eight). Time that does not fit in any lane is drawn as ``rest``, parallel to
+  the whole pass.
 - Once-per-step terms have separate streams. Those of ``fill`` are before the first pass of a
   stage, those of ``drain`` after its last. Those of ``end`` are after the last pass of all.
   The share that compute hides is parallel to the neighbouring pass.
@@ -50,9 +50,9 @@ class Slice(NamedTuple):
     ``once`` a once-per-step term. ``slowdown`` is the slowdown of compute under a transfer, and
     ``rest`` is time that no event shows.
 
-    *beside*: other work hides it, so that the device does not wait. *op* is its pass. *of* is the
-    share of the term in this slice: of the term in one pass, or for ``once`` on one *stage*.
-    *calls* is the number of occurrences of the term there.
+    *beside* is true if other work hides it. *op* is its pass. *of* is the share of the term in this
+    slice: of its time in one pass, or for ``once`` on one *stage*. *calls* is the number of
+    occurrences of the term there.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Slice(NamedTuple):
 class StageMessage(NamedTuple):
     """A message between the devices of neighbouring stages, in seconds since the step began.
 
-    *op* is the pass that sends it, *to* the pass that waits for it. *edges* are the terms of its
+    *op* is the sending pass, *to* the pass that waits for the message. *edges* are the terms of its
     time.
     """
 
@@ -90,10 +90,10 @@ class StepTrace(ABC):
     """The activity of the devices of a pipeline over time: of a step, or of a pipeline without a
     step.
 
-    *at* are the values of the sweep at its point. *part* is the name of a pipeline without a step,
-    "" for a step. *seconds* is the step time, and *ledger* its lines. *held* has the virtual stages
-    of each device, *alive* the maximum number of micro-batches in flight on each. *ranks* are
-    chosen by the user; with None the format chooses. All numbers are scalars.
+    *at* has the swept values of its point. *part* is the name of a pipeline without a step, "" for
+    a step. *seconds* is the step time, and *ledger* its lines. *held* has the virtual stages of
+    each device, *alive* the maximum number of micro-batches in flight on each. *ranks* are chosen
+    by the user; with None the format chooses. All numbers are scalars.
     """
 
     name: str
@@ -132,8 +132,8 @@ class StepTrace(ABC):
     def memory(self, device: int) -> Iterator[tuple[float, float]]:
         """Yield times in seconds, and the bytes that a device holds from that time on.
 
-        During a pass it holds the memory of the moment forward or backward of the report. Only
-        micro-batches in flight then are counted. After the pipeline it holds the maximum of
+        During a pass it holds the memory of the moment forward or backward of the report. It counts
+        the micro-batches in flight at that time. After the pipeline it holds the maximum of
         optimizer and gather.
         """
 

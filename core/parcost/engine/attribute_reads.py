@@ -10,8 +10,8 @@ is not read during an evaluation, the results are the same without it::
       help: it needs `overlap.tensor = pipelined`
 
 Reads by rules do not count, because rules only validate attributes. Values of imported files and
-values with provenance are not reported: they may be facts for other layouts. A study that a rule
-rejects is not evaluated: a correction may change which attributes are read.
+values with provenance are not reported: other layouts may need them. A study that a rule rejects is
+not evaluated, and has no such warnings.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _path(block: object, name: str) -> str:
 
 
 def _users(study: Study, blocks: Iterable[Any]) -> Mapping[str, Sequence[tuple[Any, str]]]:
-    """Return the attributes of *blocks* by the names in their defaults."""
+    """Return the attributes of *blocks* whose defaults refer to a name, for each name."""
     found: dict[str, list[tuple[Any, str]]] = {}
     for block in blocks:
         origins = study.origins.get(id(block), {})
@@ -175,8 +175,8 @@ def _target_kinds(*schemas: type) -> frozenset[str]:
 
 
 def _blocks_in_use(study: Study) -> Iterable[Any]:
-    """Return the blocks of a study; of the kinds that are only definitions, those to which another
-    block refers.
+    """Return the blocks of a study; blocks that are only definitions are included if another block
+    refers to them.
     """
     schemas = [type_.schema for type_ in study.plugins.blocks.values()]
     targets = study.query(_target_kinds, *schemas)

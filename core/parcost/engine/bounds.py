@@ -27,9 +27,9 @@ def lower_bound(
 ) -> Real:
     """Return a lower bound of the makespan in seconds; see :func:`case_of` for *alike*.
 
-    Without a better bound of the schedule it is the maximum of two kinds of paths: the path of a
-    micro-batch through all stages; and the work of each device, plus the arrival of its first
-    micro-batch and the departure of its last gradient.
+    Without a bound of the schedule, it is the maximum of two times. One is the time of a
+    micro-batch through all stages. The other is the work of each device, plus the time before its
+    first micro-batch and after its last gradient.
     """
     case = case_of(plan.pipeline, times, reduce(minimum, hops_of(hop)), micro_batches, alike)
     if (found := better(plan.schedule, case)) is not None:
@@ -60,7 +60,7 @@ def _so_far(seconds: Sequence[Real]) -> Sequence[Real]:
 
 
 def _count_alike(doings: Iterable[tuple[Real, tuple[Real, ...]]]) -> _Doings:
-    """Return the passes with equal seconds merged into one, with the sum of their counts."""
+    """Merge passes with equal seconds into one, with the sum of their counts."""
     found: dict[tuple[int, ...], tuple[Real, tuple[Real, ...]]] = {}
     for often, seconds in doings:
         key = tuple(map(id, seconds))

@@ -1,9 +1,9 @@
-"""An op order compiled for replay: a short program over slots that hold times.
+"""An op order compiled for replay: a short program whose variables are slots that hold times.
 
 Only one input of an op can come from another device. The others precede it on its own device. So a
-replay needs two times: the end of the previous op, and the arrival of the message. An op is four
-numbers, in an order in which inputs come first. A pair, with a message for each half, is two such
-steps.
+replay needs two times: the end of the previous op, and the arrival of the message. Each op is a
+step of four numbers; steps are sorted so that inputs come first. A pair is two steps, each with one
+message.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CompiledOrder:
 
     *takes* are indices of durations: F, then B, W and BW of every virtual stage, then zero, then
     *pairs*. The message of step i crosses route ``over[i]`` between two devices; -1 means no
-    message. *releases*, *starts* and *ends* are slots, by copy of a virtual stage.
+    message. *releases*, *starts* and *ends* are the slots of each copy of a virtual stage.
 
     The steps of *round_* may be repeated for further micro-batches. Each time, the second slots of
     *carried* are moved to the first ones.
@@ -204,7 +204,8 @@ class _OrderCompiler:
     def add_ops(self, todo: Sequence[Iterator[Op]], turns: Iterable[int]) -> None:
         """Add the steps of the next ops in the order of *turns*, as :meth:`add` does one by one.
 
-        There are no pairs. This takes half the time, and orders are compiled for few replays.
+        It supports no pairs, and takes half the time, which matters because an order is compiled
+        for few replays.
         """
         home, virtual, done, half = self.home, self.virtual, self.done, self.half
         befores, arrivals, takes, over = self.befores, self.arrivals, self.takes, self.over
@@ -300,7 +301,7 @@ class _Routes(dict[tuple[int, int], int]):
 
 
 def turns_of(lists: Sequence[Sequence[Entry]], virtual: int, half: int) -> Sequence[int]:
-    """Return the device of each entry, in an order in which the inputs of an entry precede it.
+    """Return the device of each entry, in an order in which every entry follows its inputs.
 
     The output of an F has the index micro-batch times *virtual* stages, plus its stage. The output
     of its B has that index plus *half*, half the number of outputs.

@@ -1,9 +1,10 @@
-"""The figures of a step that plugins compute on demand, such as volumes, counts and bounds.
+"""Details: the figures of a step that plugins compute on demand, such as volumes, counts and
+bounds.
 
 They may take ten times as long as the step. A figure that is requested by name is computed by the
 plugins that returned this name before, in any study. All plugins are called if a name is still
-missing, for example in the first study of a batch. The reported faults are the same in both cases:
-those of plugins with the requested figures, or of all plugins if a name is not found.
+missing, for example in the first study of a batch. The reported faults do not depend on the cache:
+they are faults of the plugins with the requested figures, or of all plugins if a name is not found.
 """
 
 from __future__ import annotations

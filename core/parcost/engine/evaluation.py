@@ -120,8 +120,8 @@ def _with_figures(
 def _claim_at_points(
     claim: Expectation, study: Study, at: Mapping[str, Any], feasible: Any
 ) -> Expectation:
-    """Return *claim* with a diagnostic that names only the valid points of a sweep at which it
-    fails.
+    """Return *claim* with a diagnostic of the points of a sweep at which it fails, ignoring invalid
+    points.
     """
     if claim.diagnostic is None or not (at or study.axes):
         return claim
@@ -317,7 +317,9 @@ def duration_check(study: Study) -> Check:
 
 
 def _ends(study: Study, holds: Any, names: Mapping[str, Sequence[str]], *, known: bool) -> Check:
-    """Return the rule that all of *names* end; *known* is false if a time is infinite."""
+    """Return the rule that all of *names* have finite times; *known* is false if a time is
+    infinite.
+    """
     size = "correct a size that is far too large, or a rate that is almost zero"
     ranks = f"choose an algorithm that supports these ranks, or `auto`; or {size}"
     found = [
@@ -339,7 +341,9 @@ def _ends(study: Study, holds: Any, names: Mapping[str, Sequence[str]], *, known
 
 
 def _extreme_attribute(study: Study) -> str:
-    """Return the written attribute that is farthest from usual values; "" if all are near them."""
+    """Return the attribute of the spec that is farthest from usual values; "" if all are close to
+    them.
+    """
     outer = [block for blocks in study.blocks.values() for block in blocks]
     farthest, found = _FARTHEST, ""
     for block in {id(one): one for top in outer for one in with_inner_blocks(top)}.values():

@@ -1,7 +1,7 @@
 """The lines of the ledger: the seconds of a step by term, each with its formula.
 
-All numbers are of the busiest device. It may differ between candidates: each line selects,
-elementwise, the numbers of the device that is busiest there.
+All numbers are of the busiest device. It may differ between candidates: each line selects the
+numbers of the busiest device, element by element.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> LedgerLine:
 
 
 def bubble_line(plan: PipelinePlan, makespan: Real, busy: Real) -> LedgerLine:
-    """Return the pipeline bubble in seconds: the idle time of the device with zero message time."""
+    """Return the pipeline bubble in seconds: the idle time of the device if messages took
+    no time.
+    """
     return LedgerLine(
         name="bubble",
         kind="bubble",

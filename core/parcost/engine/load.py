@@ -17,8 +17,8 @@ class Load:
     """All work of one micro-batch on one virtual stage.
 
     *counts* are the occurrences of each of *works*, and *shares* its further busy resources.
-    *took*, *exposed*, *hidden* and *covered* are its seconds; *covered* seconds are hidden by the
-    hosts of the term, which they slow down. The seconds *alone* have no hosts.
+    *took*, *exposed*, *hidden* and *covered* are the seconds of each work. *covered* seconds are
+    hidden by the hosts of the work, and slow them down. The seconds *alone* do not overlap.
     """
 
     works: Sequence[Work]

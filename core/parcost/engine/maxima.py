@@ -1,4 +1,4 @@
-"""Elementwise selection of the largest of several quantities, and of values that belong to it."""
+"""Elementwise maximum of several quantities, and selection of the values that belong to it."""
 
 from __future__ import annotations
 

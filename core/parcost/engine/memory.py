@@ -1,10 +1,11 @@
 """Peak memory: the device, the moment and the terms.
 
 Six moments are compared on every device: a forward pass, the loss, a backward pass of layers, its
-end, the optimizer, and the gathering of parameters. In the first three, the number of micro-batches
-in flight follows from the order of the schedule. With several virtual stages on a device, every
-combination of counts that occurs is evaluated. Between the B and the W of a micro-batch only a part
-of its memory is held. At the end of backward one layer of one micro-batch remains.
+end, the optimizer, and the gathering of parameters. In the first three moments, the number of
+micro-batches in flight depends on the order of the schedule. With several virtual stages on a
+device, every combination of counts that occurs is evaluated. Between the B and the W of a
+micro-batch only a part of its memory is held. At the end of backward one layer of one micro-batch
+remains.
 
 In the backward pass of layers, only the other micro-batches hold memory of the loss. For example, 4
 micro-batches of 2 GiB each are in flight, and the loss of each takes 3 GiB. The device holds 20 GiB
@@ -121,7 +122,8 @@ def device_lines(
 class DeviceMemory(ABC):
     """The memory of each device at each moment, for the micro-batches in flight.
 
-    *copies* are by device: a virtual stage of each kind, and the number of copies of such stages.
+    *copies* has, for each device and kind of virtual stage, one stage of the kind and the number of
+    copies.
     """
 
     def __init__(
@@ -145,7 +147,8 @@ class DeviceMemory(ABC):
     def alive(self, d: int, moment: Moment) -> Sequence[Real]:
         """Return the micro-batches in flight at the peak of device *d*, by kind of its copies.
 
-        The counts of the next field of :class:`AliveCounts` follow, for each field in use.
+        These counts are given for each field of :class:`AliveCounts` in use, one field after
+        another.
         """
 
     def moments(self, d: int) -> Sequence[Real]:
@@ -208,7 +211,7 @@ class DeviceMemory(ABC):
         )
 
     def _count_layer(self, term: Memory, d: int) -> Real:
-        """Return 1 for activations of a layer on one of the copies of a device, else 0."""
+        """Return 1 if *term* is activations of a layer on one of the copies of a device, else 0."""
         return minimum(1.0, self._count_on(term, d, largest=True))
 
     def _count_memory(self, term: Memory, d: int) -> Real:
@@ -287,8 +290,8 @@ class DeviceMemory(ABC):
 
 
 def _size(key: tuple[int, Sequence[Moment]]) -> int:
-    """Return the number of elements of a sum, as a sort key: adding small arrays first takes less
-    time.
+    """Return the number of elements of an operand, as a sort key: a sum that starts with small
+    arrays is faster.
     """
     return key[0]
 
@@ -363,7 +366,7 @@ def _sum_products(counts: Sequence[Real], weights: Sequence[Real]) -> Real:
 def _first_field(term: Memory, moment: Moment) -> int | None:
     """Return the first field of :class:`AliveCounts` that counts *term*, None if none does.
 
-    In the backward pass, memory of another moment is held by the other micro-batches only.
+    In the backward pass, only the other micro-batches hold memory of another moment.
     """
     return 0 if moment in term.moments else 2 if moment == "backward" else None
 

@@ -1,12 +1,12 @@
 """The op order of a schedule, validated and analysed once.
 
-A schedule only gives each device a list of ops. The lists imply the virtual stages of each device,
-the dependencies, and the micro-batches in flight at each moment. They are validated here: a
-schedule comes from a plugin, and an invalid order must be an error instead of a time.
+A schedule only gives each device a list of ops. From the lists follow the virtual stages of each
+device, the dependencies, and the micro-batches in flight at each moment. The lists are validated,
+because a schedule comes from a plugin.
 
 A virtual stage on several devices, as in bidirectional pipelines, has a *copy* on each of them.
-Memory and once-per-step terms are counted by copy. Copies are numbered like virtual stages where
-each has one; otherwise the first copies of all stages come first.
+Memory and once-per-step terms are counted by copy. The first copies of all stages are numbered like
+the stages; further copies follow.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Order:
     """A validated op order.
 
     *peaks* are the moments, by device, with the most micro-batches in flight. With several copies,
-    no single moment may have the maximum of each copy. So all moments are kept that are not
-    dominated by another moment.
+    the maximum of each copy may be at different moments. So all moments are kept that no other
+    moment dominates.
     """
 
     stage: tuple[int, ...]  # the virtual stage of each copy
@@ -103,7 +103,7 @@ class Order:
 
     @cached_property
     def program(self) -> CompiledOrder:
-        """The order compiled for replay; it is compiled on first use, because a closed form does
+        """The order compiled for replay. It is compiled on first use, because a closed form does
         not need it.
         """
         return self.compile() if self.short is None else self.short.program
@@ -115,7 +115,7 @@ class Order:
 
     @cached_property
     def sent(self) -> Sequence[Mapping[tuple[int, int], int]]:
-        """The number of messages of each device by route: activations forwards, gradients back."""
+        """The number of messages of each device by route, for activations and gradients."""
         found: list[Counter[tuple[int, int]]] = [Counter() for _ in self.held]
         virtual = 1 + max(self.stage)
         for x in range(virtual - 1):
@@ -236,7 +236,7 @@ _lists: OrderedDict[_Asked, tuple[Order, Sequence[Sequence[Entry]]]] = OrderedDi
 
 
 def _order_lists(key: _Asked, schedule: Schedule) -> Sequence[Sequence[Entry]]:
-    """Return the op lists of an order; the first call reuses those from its validation."""
+    """Return the op lists of an order; the first call returns the lists that were validated."""
     kept = _lists.pop(key, None)
     if kept is not None:
         return kept[1]
@@ -504,7 +504,7 @@ def _last(entry: Entry) -> int:
 def _alive(
     entries: Sequence[Entry], held: Sequence[int]
 ) -> tuple[Sequence[AliveCounts], Mapping[int, str], bool]:
-    """Return the peak moments, last ops by stage, and whether W is fused.
+    """Return the peak moments, the last op of each stage, and whether W is fused with B.
 
     Peak moments are those with the most micro-batches in flight. W is fused if no W is an op of its
     own.

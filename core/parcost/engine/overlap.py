@@ -1,4 +1,4 @@
-"""Overlap of communication with compute, in one micro-batch on a virtual stage.
+"""Overlap of communication with compute, for one micro-batch on a virtual stage.
 
 Serial work runs in sequence. Work with a *window* may overlap with its hosts, the serial work that
 names the window, on another resource:
@@ -10,9 +10,9 @@ names the window, on another resource:
 - the slowdown can hide work on another resource than the one that slows its hosts;
 - work may use further resources for a share of its seconds; it is then limited by them, too;
 - a share of the work may run alone, without hosts;
-- an empty window is all serial work of the forward pass, or of the backward pass. The backward pass
-  has all its parts, except W where the schedule separates it. It is evaluated last: exposed time of
-  other windows can hide it as well, except time in which its own resource is busy.
+- the empty window is all serial work of the forward pass, or of the backward pass. The backward
+  pass includes R, B and W, but not W if the schedule separates it. It is evaluated last: exposed
+  time of other windows can hide it as well, except time in which its own resource is busy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from parcost.numeric import Mask, Real, all_of, any_of, is_array, maximum, minim
 def seconds_by_resource(
     works: Sequence[Work], seconds: Sequence[Real], members: Iterable[int]
 ) -> dict[str, Real]:
-    """Return the busy seconds of each resource that the works with indices *members* cause."""
+    """Return the seconds in which the works with indices *members* keep each resource busy."""
     found: dict[str, Real] = {}
     for i in members:
         resource = works[i].resource
@@ -75,8 +75,8 @@ def _covered_seconds(
     """Return the seconds of each overlapping work that its hosts cover.
 
     *under* are the hosts' seconds by resource. *less* are the hosts' seconds in which other hosts
-    and windows keep the resource busy. The second result has the seconds of each work on its
-    further resources that are not covered by a host.
+    and windows keep the resource busy. The second result has, for each work, the seconds on its
+    further resources that no host covers.
     """
     works = load.works
     took = {i: load.took[i] - load.alone[i] for i in overlapping}  # beside what hides under them
@@ -124,7 +124,9 @@ def _covered_seconds(
 
 
 def _slows_hosts(load: Load, overlapping: Sequence[int]) -> dict[str, Mask]:
-    """Return, by resource, the mask where its transfers slow down the overlapped work."""
+    """Return, by resource, the mask where its transfers slow down the work that they
+    overlap with.
+    """
     slows: dict[str, Mask] = {}
     for i in overlapping:
         work = load.works[i]
@@ -165,7 +167,7 @@ def _limit_by_shared_resources(
 
 
 def _fill(seconds: Sequence[Real], limits: Sequence[Real]) -> Sequence[Real]:
-    """Return the part of each of *seconds* within its limit; earlier entries use the limit
+    """Return the part of each of *seconds* that fits into its limit; earlier entries are served
     first.
     """
     used: Real = 0.0
@@ -180,7 +182,9 @@ def _fill(seconds: Sequence[Real], limits: Sequence[Real]) -> Sequence[Real]:
 def _fill_by_slowdown(
     seconds: Sequence[Real], limits: Sequence[Real], slowdowns: Sequence[Real]
 ) -> Sequence[Real]:
-    """Fit seconds into limits by descending slowdown, which may differ between candidates."""
+    """Fit seconds into limits in descending order of slowdown, which may differ between
+    candidates.
+    """
     import numpy as np
 
     n = len(seconds)

@@ -1,7 +1,7 @@
 """Pairs: a forward and a backward pass that run together; each hides communication of the other.
 
 Kernels of both halves alternate on the device. Communication of one half overlaps with kernels of
-the other. Within a half the order is fixed. So a pair takes at least the largest of three times:
+the other. The order within a half is fixed. So a pair takes at least the largest of three times:
 its longer half, all its kernels with their slowdown, and all its messages on one resource. It never
 takes longer than both halves in sequence.
 """

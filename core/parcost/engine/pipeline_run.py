@@ -36,9 +36,9 @@ _PASSES: Mapping[str, tuple[Pass, ...]] = {
 class PipelineRun:
     """A pipeline with its times.
 
-    *loads* are by copy of a virtual stage, and so are *kinds*: the first equal stage. *works*,
-    *edges*, *onces* and *memory* are the terms. *pairs* are the communication times hidden in
-    pairs. A search omits the terms and pairs.
+    *loads* has the load of each copy of a virtual stage, and *kinds* the first stage that equals
+    it. *works*, *edges*, *onces* and *memory* are the terms. *pairs* are the communication times
+    hidden in pairs. A search omits the terms and pairs.
     """
 
     plan: PipelinePlan

@@ -49,7 +49,7 @@ class PointNames:
         self._units = units
 
     def describe(self, found: Sequence[PointDiagnostic], points: int) -> Diagnostic:
-        """Return one diagnostic for all parts in *found*, which apply to some of *points*
+        """Return one diagnostic that merges *found*, each of which applies to some of *points*
         points.
         """
         one = found[0]

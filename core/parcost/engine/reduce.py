@@ -1,4 +1,4 @@
-"""The reducer: from the terms of plugins to the step time and memory, in this order.
+"""The reducer: from the terms of plugins to the step time and the memory, in five steps.
 
 1. Work is added up to the cost of one micro-batch on each virtual stage (``stage_costs``).
 2. The schedule's op order is replayed with these times (``orders``, ``replay``). It is replayed
@@ -119,8 +119,8 @@ def _run(
     memory: Stamped,
     faults: list[Fault] | None,
 ) -> tuple[PipelineRun, Sequence[Timeline]]:
-    """Return the pipeline with its times, and its timelines: without messages, then with one more
-    kind of message each.
+    """Return the pipeline with its times and its timelines. The first timeline has no messages,
+    each further one adds a kind of message.
     """
     plan = PipelinePlan(schedule, pipeline)
     stages = pipeline.stages * pipeline.chunks
@@ -172,7 +172,9 @@ def _busy_seconds(plan: PipelinePlan, loads: Sequence[Load], times: Times) -> Se
 
 
 def _split(plan: PipelinePlan) -> Mask:
-    """Return the mask where the order separates W from B, which may depend on the micro-batches."""
+    """Return the mask where the order separates W from B; it may depend on the number of
+    micro-batches.
+    """
     found = {any(order.split) for _, order in plan.orders}
     return found.pop() if len(found) == 1 else plan.by_order(lambda o: float(any(o.split))) != 0
 
@@ -212,7 +214,9 @@ def _negative(term: Work | Edge | Once | Memory) -> str:
 
 
 def term_problem(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
-    """Return the reason why a term is invalid for a number of devices and virtual stages, or ""."""
+    """Return the reason why a term is invalid for these numbers of devices and virtual stages, or
+    "".
+    """
     if isinstance(term, Edge):
         between, each = devices - 1, term.boundaries
         fits = not each or len(each) == between

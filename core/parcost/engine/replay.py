@@ -1,9 +1,9 @@
 """The replay of an op order: start and end times of all passes in a pipeline.
 
-The order is sorted and laid out once (``parcost.engine.orders``); a replay is then one pass of
-``end = max(clock, arrival + hop) + duration``. Times may be arrays over candidates: the same pass
-serves one candidate and a block of thousands. The loop runs over distinct numbers of micro-batches
-(with different orders), never over candidates.
+The order is sorted and compiled once (``parcost.engine.orders``). A replay then computes ``end =
+max(clock, arrival + hop) + duration`` for each op. Times may be arrays over candidates: one replay
+computes a single candidate or thousands. The loop runs over distinct numbers of micro-batches (with
+different orders), never over candidates.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Hop: TypeAlias = "Real | tuple[Real, ...]"
 class Timeline:
     """The times of a replay, in seconds since the step began, by copy of a virtual stage.
 
-    *seconds* is the end of the last device. *starts* are the starts of the first forward pass of
-    each copy, *ends* the ends of the last backward pass.
+    *seconds* is the end of the last device. *starts* has the start of the first forward pass of
+    each copy, *ends* the end of its last backward pass.
     """
 
     seconds: Real
@@ -125,7 +125,7 @@ class PipelinePlan:
         return self.by_order(lambda order: float(order.pairs[d].get((forward, backward), 0)))
 
     def splits_weights(self, k: int) -> Mask:
-        """Return whether the last backward op of copy *k* is a separate weight-gradient pass."""
+        """Return whether the last backward op of copy *k* is a separate W."""
         found = {order.split[k] for _, order in self.orders}
         return found.pop() if len(found) == 1 else self.by_order(lambda o: o.split[k]) != 0
 
@@ -233,8 +233,8 @@ def makespan(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0
 def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
     """Return the longest time from the first to the last pass of one device, in seconds.
 
-    This is the step time if the next step fills the pipeline while this one drains, without a
-    barrier. The arguments are the same as in :func:`makespan`.
+    Without a barrier between steps, it is the step time: the next step fills the pipeline while
+    this one drains. The arguments are the same as in :func:`makespan`.
 
     Raises:
         SpecError: The schedule does not support the pipeline.
@@ -313,7 +313,7 @@ def _advance_arrays(state: list[Any], durations: Sequence[Any], steps: Iterable[
 
 
 def _advance_numbers(state: list[Any], durations: Sequence[Any], steps: Iterable[Any]) -> None:
-    """Run *steps* on numbers, without calls of `max`, which would triple the time."""
+    """Run *steps* on numbers, without calls of `max`, which would take three times as long."""
     for into, turn, message, takes, over in steps:
         clock, arrival = state[turn], state[message] + over
         state[into] = (clock if clock >= arrival else arrival) + durations[takes]  # noqa: FURB136
@@ -368,7 +368,9 @@ def _distinct_candidates(columns: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def _pick(value: Any, part: Any) -> Any:
-    """Return the elements of an array at *part*; a plain number for a single element."""
+    """Return the elements of an array at *part*; the result is a plain number for a single
+    element.
+    """
     if not is_array(value):
         return value
     return value[part] if len(part) > 1 else value[part].item()

@@ -1,9 +1,8 @@
 """Rounds of an order: the ops between warm-up and cool-down, which repeat with later micro-batches.
 
-A long order is a short one with more rounds. So it is compiled from the short one, and a replay
-runs one round as often as the micro-batches need. A round may add the same time to all values that
-later ops need. Every further round then adds the same time, and the remaining rounds are one
-multiplication.
+A long order is a short order with more rounds. So only the short order is compiled, and a replay
+repeats one round. If a round adds the same time to all values that later ops need, so does every
+further round. Then one multiplication replaces the remaining rounds.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class Round:
 
     *turns* has the device of each entry. *carried* are the outputs that cross devices and are
     produced before *start* and needed after it, numbered as in ``turns_of``. After the round, the
-    *later* outputs take their place. *sizes* are the ops of a round by device.
+    *later* outputs replace them. *sizes* are the ops of a round by device.
     """
 
     turns: Sequence[int]

@@ -84,7 +84,7 @@ def number_checks(answers: Iterable[Any]) -> Iterator[Check]:
 
 
 def gather(checks: Sequence[Check], study: Study) -> Rules:
-    """Combine *checks*: the masks of errors are joined, failures kept in order of id.
+    """Combine *checks*: join the masks of errors, and sort failures by id.
 
     A failure is omitted if another error rejects its inputs; that error names it.
     """
@@ -129,7 +129,7 @@ def _with_valid_inputs(
 
 
 def _add_waiting_rules(check: Check, waiting: Iterable[str]) -> Check:
-    """Return *check* with a note that names the rules that cannot be checked before it is fixed."""
+    """Return *check* with a note that names the rules that are not checked until it is fixed."""
     names = ", ".join(sorted(waiting))
     note = f"not checked until this is fixed: {names}"
     return evolve(check, notes=[*check.notes, note]) if names else check
@@ -164,7 +164,9 @@ def _mask(holds: Any, points: int) -> Any:
 
 
 def by_effect(checks: Iterable[Check]) -> list[Check]:
-    """Return *checks* sorted: errors, then warnings of losses, gains and neither, largest first."""
+    """Return *checks* sorted by effect: errors, then warnings with a loss, with a gain, and others;
+    largest first.
+    """
     return sorted(checks, key=_rank)
 
 

@@ -1,7 +1,7 @@
 """A scenario: one study of a file, with its sweeps, ready to be evaluated.
 
-Structural axes (stages, schedules) are evaluated value by value; the others as arrays over the
-points that pass all rules, so that invalid points are never evaluated.
+Structural axes (stages, schedules) are evaluated value by value. Other axes are arrays over the
+points that pass all rules, so invalid points are never evaluated.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Scenario:
 
     @property
     def binder(self) -> Binder:
-        """The binder of the probing pass, which knows every name of the scenario."""
+        """The binder of the first pass, which knows every name of the scenario."""
         return self._probe[2]
 
     @property
@@ -263,8 +263,8 @@ class Scenario:
         return [d for d in every if d not in self.warnings]
 
     def _at_points(self, found: Sequence[Diagnostic], points: int, some: bool) -> list[Diagnostic]:
-        """Return the diagnostics *found*, each with its points; as warnings if *some* points are
-        valid.
+        """Return the diagnostics *found*, each with its points; errors become warnings if *some*
+        points are valid.
         """
         parts = [
             evolve(d, severity=Severity.WARNING if some else d.severity)
@@ -456,7 +456,7 @@ def _points_by_levels(study: SpecStudy, holds: Any) -> Iterator[Any]:
     """Yield the indices of the valid points, grouped by the fabric levels that their groups span.
 
     A term has one resource name for all points, so only points with the same levels are evaluated
-    together. A point has the same numbers in a sweep as alone.
+    together. A point has the same numbers in a sweep as in a separate evaluation.
     """
     import numpy as np
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @contextmanager
 def name_schedule_plugin(study: Study, schedule: str) -> Iterator[None]:
-    """Add the plugin of a schedule to the errors that it raises."""
+    """Add the name of the plugin to errors that its schedule raises."""
     try:
         yield
     except OrderError as error:

@@ -1,4 +1,4 @@
-"""From a file to its reports, in one call.
+"""Load a file and evaluate its studies.
 
 scenarios = parcost.load("specs/runs/llama3_70b_64_h100.par")
 report = scenarios[0].evaluate()
@@ -74,7 +74,7 @@ class Session:
         keep: bool = True,
         reading: ImportOptions = PLAIN,
     ) -> tuple[Scenario, ...]:
-        """Return the studies of the file at *path*, or the whole file as one study.
+        """Return the studies of the file at *path*; a file without ``study`` blocks is one study.
 
         Without *keep*, the session caches only the imports of the file. *reading* holds the options
         for a file of another tool.
@@ -116,7 +116,7 @@ def load_text(
     plugins: Plugins | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> tuple[Scenario, ...]:
-    """Return the studies in *text*; relative imports start at *name*."""
+    """Return the studies in *text*; relative imports start at the path *name*."""
     return _session(plugins).load_text(text, name, overrides)
 
 

@@ -48,10 +48,10 @@ WHENS: tuple[When, ...] = ("fill", "drain", "end")
 
 @record(kw_only=True, eq=False)
 class GroupCost:
-    """The seconds that a group adds to the step, by term, on the slowest device.
+    """The seconds that a group adds to the step, by term, on the device with the longest delay.
 
-    *under* are the seconds hidden by compute, *slowdown* the seconds that these add to compute.
-    *made_up* are further seconds of slowdown, absorbed by idle time.
+    *under* are the seconds hidden by compute, and *slowdown* is the time that they add to compute.
+    *made_up* are further seconds of slowdown, which idle time absorbs.
     """
 
     exposed: Sequence[Real]
@@ -71,7 +71,7 @@ class StageTimes:
 
     *seconds* is the sum of all terms. *exposed* is the part that compute does not hide, plus the
     slowdown of compute. *kernels* are the seconds of kernels, with the slowdown. *busy* are seconds
-    by resource. *waits*: some of them wait for the last pass of the device.
+    by resource. *waits* is true if some terms wait for the last pass of the device.
     """
 
     took: Sequence[Real]
@@ -173,14 +173,16 @@ class TermGroup:
         return {x: where(waits, last, ends[x]) for x in held}
 
     def outlasts(self, fill: TermGroup, timeline: Timeline) -> Real:
-        """Return the seconds by which the group, with *fill* before it, ends after the pipeline."""
+        """Return the seconds between the end of the pipeline and the end of the group, with *fill*
+        before it.
+        """
         return _excess(self, fill, timeline)[0] if self.terms else 0.0
 
     def cost(self, exposed: Real, lateness: Sequence[Real]) -> GroupCost:
-        """Divide the *exposed* seconds among the terms, on the device with the most *lateness*.
+        """Divide the *exposed* seconds among the terms, on the device with the largest *lateness*.
 
-        If nothing is exposed, it is the device with the most hidden seconds. Compute hides time
-        first; then idle time of the device hides the terms that run first. The remaining idle time
+        If nothing is exposed, it is the device with the most hidden seconds. Compute hides terms
+        first, then idle time of the device, in the order of the terms. The remaining idle time
         absorbs the slowdown of compute.
         """
         held = self.run.plan.held
@@ -229,7 +231,7 @@ def add(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Mapping[When,
 
 
 def added_seconds(fill: TermGroup, drain: TermGroup, end: TermGroup) -> Real:
-    """Return the step time of a run with all terms of the groups, in seconds."""
+    """Return the step time in seconds of a run with all terms of the groups."""
     run = fill.run
     timeline = _delay_pipeline(fill, run)[2] if fill.terms else run.timeline
     return timeline.seconds + drain.outlasts(fill, timeline) + end.duration()
@@ -238,7 +240,7 @@ def added_seconds(fill: TermGroup, drain: TermGroup, end: TermGroup) -> Real:
 def kernel_seconds(run: PipelineRun) -> Sequence[Real]:
     """Return the seconds of a step in which kernels run, on each device.
 
-    Kernels hidden under others count once; the slowdown of compute is included.
+    Overlapping kernels count once; the slowdown of compute is included.
     """
     m, plan = run.plan.pipeline.micro_batches, run.plan
     groups = [
@@ -281,9 +283,9 @@ def _delay_pipeline(group: TermGroup, run: PipelineRun) -> tuple[Real, Sequence[
 
 
 def _release_delay(releases: Sequence[Real], run: PipelineRun) -> tuple[Real, Timeline]:
-    """Return the delay of the pipeline in seconds, where each stage waits for its release.
+    """Return the delay of the pipeline in seconds if each stage waits for its release.
 
-    The pipeline waits for the first stage. Where the others are released by the time that its first
+    The pipeline waits for the first stage. If the other stages are released before its first
     micro-batch reaches them, the whole pipeline only starts later.
     """
     before, first = run.timeline, releases[0]
@@ -358,10 +360,11 @@ def _busiest_seconds(run: PipelineRun, *groups: TermGroup) -> Sequence[Real]:
 
 
 def stage_times(terms: Sequence[Once], load: Load, stage: int, ends_in_w: Mask) -> StageTimes:
-    """Return the times of *terms* on virtual stage *stage*, and the part that its compute covers.
+    """Return the times of *terms* on virtual stage *stage*, and the part that compute of the stage
+    covers.
 
-    *load* is the stage's. *ends_in_w*: its last op is a separate W. Terms on the same resource use
-    the compute in order; a later term uses the remaining compute.
+    *load* is the load of the stage. *ends_in_w* is true if its last op is a separate W. Terms on
+    the same resource use the compute in order; a later term uses the remaining compute.
     """
     took: list[Real] = [0.0] * len(terms)
     covered: list[Real] = [0.0] * len(terms)
@@ -405,10 +408,11 @@ def stage_times(terms: Sequence[Once], load: Load, stage: int, ends_in_w: Mask) 
 
 
 def _idle_seconds(term: Once, resource: str, load: Load, ends_in_w: Mask) -> Real:
-    """Return the seconds of a micro-batch in which *resource* is idle, so that *term* may hide.
+    """Return the seconds of a micro-batch in which *resource* is idle, so that *term* can be
+    hidden.
 
-    The first forward pass hides fill. Gradients become ready during the last backward op,
-    which is W alone where the schedule splits it from B.
+    The first forward pass hides terms in fill. Gradients become ready during the last backward op,
+    which is W if the schedule separates it from B.
     """
     if term.when == "end" or term.after_device or not any_of(term.beside != 0):
         return 0.0

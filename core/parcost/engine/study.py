@@ -1,4 +1,6 @@
-"""How a study calls plugins: each hook once, cached by the values that it reads."""
+"""Calls of plugins by a study: each hook is called once, and its result is cached by the values
+that it reads.
+"""
 
 from __future__ import annotations
 
@@ -157,8 +159,8 @@ class SpecStudy(Study):
         """Return ``function(study, *arguments)``, a number that depends on the stages.
 
         A search evaluates several numbers of stages at once. If the result differs between them, it
-        is an array over all of their points; a tuple of numbers becomes a tuple of arrays. A plugin
-        that reads the stages in other ways is called once for each number of stages.
+        is an array over all points; a tuple of numbers becomes a tuple of arrays. A plugin that
+        reads the stages in other ways is called once for each number of stages.
         """
         if self._structures is None:
             return self.query(function, *arguments)
@@ -180,7 +182,7 @@ class SpecStudy(Study):
 
     @property
     def pipeline(self) -> Pipeline:
-        """The split of the step; with several structures, that of the first one."""
+        """The split of the step; for several structures, the split of the first one."""
         known = None if self._cut is None else self.query(_known_cut)
         only = super().pipeline if known is None else known
         return only if self._structures is None else self._of_first(only)
@@ -306,7 +308,9 @@ def _contributions(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
 def count_answers(
     study: SpecStudy, hook: str, stamped: Sequence[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
-    """Return answers with counts by virtual stage; answers without valid counts become faults."""
+    """Compute the counts of results by virtual stage; results without valid counts become
+    faults.
+    """
     found = []
     for plugin, answer in stamped:
         row = answer.count if isinstance(answer, _WITH_COUNTS) else None
@@ -341,7 +345,9 @@ def count_fault(hook: str, plugin: Plugin, name: str, problem: str | CallError) 
 
 
 def _answers_by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
-    """Return the answers of all plugins to *hook*, before rows are counted by stage."""
+    """Return the results of all plugins for *hook*, before counts are computed for each virtual
+    stage.
+    """
     if study._point:  # noqa: SLF001  each plugin reads axes of its own
         every = range(len(study.plugins.implementers(hook)))
         each = (study.query(contribution, hook, position) for position in every)
@@ -406,7 +412,9 @@ def _latency(
     times: Sequence[Real],
     best: Real,
 ) -> Real:
-    """Return the seconds of an empty message with the fastest of the *chosen* algorithms."""
+    """Return the time in seconds of an empty message with the fastest of the *chosen*
+    algorithms.
+    """
     if not (group.flat.also or group.pair.also):
         return 0.0
     found: Real = 0.0

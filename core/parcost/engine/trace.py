@@ -12,7 +12,8 @@ from parcost.numeric import is_array
 
 
 def replay_activities(run: Replay) -> tuple[Sequence[Sequence[Activity]], Order]:
-    """Return the activities of each device of a pipeline without a step, and its order.
+    """Return the activities of each device, and the order, of a pipeline without other parts of a
+    step.
 
     Raises:
         ValueError: The run has several candidates.

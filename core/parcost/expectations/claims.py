@@ -180,7 +180,7 @@ def _comparison(
 
 
 def _other_dimension(claim: s.Claim, wanted: Quantity, unit_: str) -> Diagnostic:
-    """Return the error of a claimed value whose dimension is not that of the figure."""
+    """Return the error of a claim whose dimension is not the dimension of the figure."""
     name, value = claim.name.text, claim.value.span
     dimension = unit(unit_)[1] if unit_ else ONE
     id, message, help = "wrong-dimension", f"`{name}` is measured in {dimension}", None

@@ -34,9 +34,9 @@ class Builder:
     """Builds the syntax tree of one file: one method for each rule.
 
     A method gets the values of the rule's parts in order: nodes, tokens and, for the body of a
-    block, a list of items. The grammar accepts more than the language in one place, the words at
-    the start of an item. Errors in them are added to ``diagnostics``; the method returns None, and
-    the body omits the item.
+    block, a list of items. Only at the start of an item the grammar accepts more words than the
+    language. Errors in them are added to ``diagnostics``; the method returns None, and the body
+    omits the item.
     """
 
     def __init__(self, source: Source) -> None:

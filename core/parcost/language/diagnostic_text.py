@@ -56,7 +56,7 @@ def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
 
 @frozen
 class _Mark:
-    """A label and its place; of a span over several lines, the part on the first line."""
+    """A label and its place; for a span over several lines, its part on the first line."""
 
     source: Source
     line: int

@@ -27,7 +27,7 @@ _ENDS_BRACKETS = {"LBRACE", "RBRACE", "EQUAL"}
 def parse(source: Source) -> tuple[s.Block, list[Diagnostic]]:
     """Return the syntax tree of *source*, and all syntax errors.
 
-    Never raises: for a file with errors, the tree holds the valid parts.
+    It never raises an error: for a file with errors, the tree has the valid parts.
     """
     tokens = read_tokens(source.text)
     if len(tokens) > MOST_TOKENS:
@@ -50,8 +50,8 @@ def tables() -> ParserTables:
 def read_tokens(text: str) -> list[Token]:
     """Return the tokens that the grammar uses, up to the limit of a file.
 
-    Newlines end items, so they are tokens, except inside brackets. No bracket reaches beyond ``{``,
-    ``}`` or ``=``. So an unclosed bracket hides newlines up to there only.
+    Newlines end items, so they are tokens, except inside brackets. A bracket ends at ``{``, ``}``
+    or ``=`` at the latest. So an unclosed bracket hides newlines only up to there.
     """
     ignored = tables().ignored
     tokens: list[Token] = []

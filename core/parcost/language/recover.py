@@ -29,7 +29,7 @@ _ENDS_BRACKETS = {"LBRACE", "RBRACE", "EQUAL", "_NL"}
 def recover(machine: ParserState, tokens: list[Token], at: int) -> None:
     """Continue from *tokens[at]*, which *machine* did not accept, to the end.
 
-    The tree is then the value of *machine*; its builder has the errors.
+    Then *machine* has the tree, and its builder has the errors.
     """
     shallow = machine.limit
     while at < len(tokens):

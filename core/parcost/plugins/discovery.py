@@ -1,8 +1,8 @@
 """Discovery of plugins, and calls of their hooks.
 
 There is no global registry: :func:`load` returns a :class:`Plugins` that is passed along. Every
-answer is labelled with its plugin and distribution, and validated against the contract. So the
-sources in a report are correct. Plugins are called in order of name.
+result is labelled with its plugin and distribution, and validated against the contract. So a report
+names the correct sources. Plugins are called in order of name.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Plugins:
         """Yield the contributions of each plugin to *hook*, each with its plugin.
 
         With *only*, yield the contributions of the plugin at that position of :meth:`implementers`.
-        An implementation that takes other arguments than *arguments* is not called.
+        An implementation is not called if it has parameters that are not in *arguments*.
 
         A plugin has a fault if it raises, returns another type than the hook declares, or repeats a
         name. The fault is added to *faults*; without a list it is raised as a :class:`PluginError`.
@@ -269,9 +269,9 @@ def load(
     are modules, or folders that are packages, by path. A plugin that cannot be imported is listed
     in ``Plugins.broken``.
 
-    A package names modules of its own in ``PARTS``. Each of them is a plugin too: the part
-    ``attention`` of ``model`` is ``model.attention``. ``OFFERS`` may list the hooks that the parts
-    implement without a study. The parts are then imported on the first call of such a hook.
+    A package lists modules in ``PARTS``. Each of them is a plugin, too: the part ``attention`` of
+    ``model`` is ``model.attention``. ``OFFERS`` may list the hooks that the parts implement without
+    a study. The parts are then imported on the first call of such a hook.
 
     Raises:
         PluginError: Nothing installed has a name in *without*, or a requested plugin has the

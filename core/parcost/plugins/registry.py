@@ -2,7 +2,7 @@
 
 Registered objects of a plugin are read once, before any study: its blocks, catalogues, collectives,
 libraries, schedules, kernels and formats. A plugin that fails here is excluded completely, because
-its terms need its blocks. A fault names it. All others stay, with unchanged answers.
+its terms need its blocks. A fault names it. Other plugins are not affected.
 
     plugin     has                      becomes
     ring       collectives: ring        used

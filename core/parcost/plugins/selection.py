@@ -1,7 +1,7 @@
 """The selection of plugins for a run, as data for other processes; and plugin files.
 
-The code of a file is identified by its text: an edited file becomes a new module, and the older one
-remains for studies that use it. Byte code is neither read nor written, because an edit within one
+The code of a file is identified by its text: an edited file becomes a new module, and earlier
+studies keep the old module. Byte code is neither read nor written, because an edit within one
 second would be missed.
 """
 

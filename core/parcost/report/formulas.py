@@ -41,8 +41,8 @@ def substitute(of: Formula, write: Callable[..., str] = quantity) -> str:
 
 
 def _digits(of: Formula, write: Callable[..., str]) -> int:
-    """Return the number of input digits needed to reproduce the value to 0.1 %; for arrays the
-    smallest number.
+    """Return the number of digits of inputs with which the value can be reproduced to 0.1 %; for
+    arrays, the smallest number.
     """
     numbers = {symbol: value for symbol, (value, _) in of.inputs.items()}
     if not numbers or is_array(of.value, *numbers.values()) or not math.isfinite(of.value):
@@ -110,5 +110,5 @@ def _is_enclosed(text: str) -> bool:
 
 
 def _depths(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each character with the number of brackets that are open after it."""
+    """Yield each character with the number of open brackets after it."""
     return zip(text, accumulate((c == "(") - (c == ")") for c in text), strict=True)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Expectation:
     """One claim of an ``expect`` block, with its result.
 
-    *outcome* compares the value of the claim with the figure, in one sentence. If the claim is
-    true, it is empty unless the value is outside of the interval of the figure.
+    *outcome* is a sentence that compares the claim with the figure. It is empty if the claim is
+    true and its value is inside the interval of the figure.
     """
 
     text: str  # as written: "mfu = 41 % +- 3 %"
@@ -47,11 +47,11 @@ class Infeasible:
 class Result:
     """One evaluation: a study and its cost.
 
-    *at* holds the structural sweep values of this result, by axis name. *outcome* is None in two
-    cases, which *legal* distinguishes. An invalid study has *diagnostics* with the reason. A study
-    without training has calculations as *figures*. If ``study.axes`` is not empty, numbers are
-    arrays over the valid points; the axes have the swept values of each point. *infeasible* are the
-    invalid points. *suppressions* are warnings that the spec switches off.
+    *at* holds the structural sweep values of this result, by axis name. *outcome* is None if the
+    study is invalid: then *legal* is false, and *diagnostics* has the reason. It is also None for a
+    study without training, whose *figures* are calculations. If ``study.axes`` is not empty,
+    numbers are arrays over the valid points; the axes have the swept values of each point.
+    *infeasible* are the invalid points. *suppressions* are warnings that the spec switches off.
     """
 
     study: Study
@@ -149,7 +149,8 @@ class Result:
 
 
 def missing_message(name: str, missing: Mapping[str, str]) -> str:
-    """Return why a study has no figure *name*: its requirement, or that none is called so.
+    """Return the reason why a study has no figure *name*: a missing requirement, or an unknown
+    name.
 
     >>> missing_message("energy", {"energy": "a block `energy { }`"})
     'the figure `energy` is not available in this study: it needs a block `energy { }`'
@@ -162,7 +163,7 @@ def missing_message(name: str, missing: Mapping[str, str]) -> str:
 
 
 def headline(result: Result) -> str:
-    """Return the validity of a result, and its first figure."""
+    """Return the validity of a result and its first figure, as text."""
     if not result.legal:
         return "may not run"
     first = next((figure for _, figure in result.figures), None)

@@ -1,8 +1,8 @@
-"""Kinds of axes: structural (bound value by value), degrees (array numbers), or choices.
+"""Kinds of axes: structural (bound value by value), degrees (numbers in arrays), or choices.
 
 An axis is structural if other attributes, requirements or the schedule depend on it. So is an axis
 that determines the number of virtual stages. The binder knows the attributes from which others are
-computed: each value of such an axis is bound. On other axes plugins get the study with each value.
+computed, and binds each value of such an axis. For other axes, plugins are called with each value.
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ def _with_values(scenario: Scenario, study: SpecStudy, axis: Axis) -> Iterable[S
 
 
 def _decides(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[bool, bool]:
-    """Return two flags: whether other attributes, and whether the virtual stages depend on
-    *axis*.
-    """
+    """Return whether other attributes depend on *axis*, and whether virtual stages depend on it."""
     block, attribute = find(study, axis.attribute)
     used = scenario.binder.is_used(block, attribute)
 

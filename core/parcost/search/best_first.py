@@ -3,9 +3,9 @@
 Every layout of the space gets a lower bound. Layouts that may be in the ranking are scored with all
 of their terms: exactly, or by a better lower bound. Layouts are then replayed in batches, the
 lowest score first. The search ends when no remaining score is below the worst layout in the
-ranking; then the ranking is proven. If the time runs out first, the optimality gap remains: from
-the best layout to the lowest remaining score. Parts of the space that were not visited have no
-bound.
+ranking; then the ranking is proven. If the time limit is reached first, the result has an
+optimality gap: the difference between the best layout and the lowest remaining score. Parts of the
+space that were not visited have no bound.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class SearchRequest:
     """The request of a search: *objective* by name, *keep* layouts, a time limit in seconds.
 
     With *careful*, a layout is evaluated separately before it excludes others. Only a separate
-    evaluation runs the rules about outcomes, which may reject it. A *strict_budget* also ends a
-    search that returns all layouts. Layouts whose cost differs by less than *tolerance*, a
-    fraction, are listed with the simpler ones first. At least *compared* layouts are found for this
-    sorting, so that the best layout does not depend on *keep*. Without *front* the Pareto front is
-    computed when it is read, by a second search.
+    evaluation runs the rules about outcomes, which may reject it. With a *strict_budget*, the time
+    limit also ends a search that returns all layouts. Layouts whose cost differs by less than
+    *tolerance*, a fraction, are listed with the simpler ones first. At least *compared* layouts are
+    found for this sorting, so that the best layout does not depend on *keep*. Without *front* the
+    Pareto front is computed when it is read, by a second search.
     """
 
     objective: str = STEP_TIME
@@ -198,8 +198,8 @@ class _Search:
     def _score_group(self, group: StructureGroup) -> bool:
         """Score the layouts of a group that may be in the ranking; return whether all have a bound.
 
-        Combinations of degrees that the bound by serial work excludes are not scored. The time
-        limit may end it early.
+        Combinations of degrees that the bound of serial work excludes are not scored. It may end
+        early, at the time limit.
         """
         scores = Scores(group)
         order = PointOrder(self._least_costs(scores))

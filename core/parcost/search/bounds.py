@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def any_alike(left: NDArray[np.bool_], *values: Any) -> NDArray[np.bool_]:
-    """Return the mask of the layouts *left*, reduced to size 1 along choices on which no value
-    depends.
+    """Reduce the mask *left* to size 1 along the choices on which *values* do not depend; combine
+    it with "or".
     """
     apart = np.broadcast_shapes(*map(np.shape, values))
     apart = (1,) * (left.ndim - len(apart)) + apart
@@ -31,8 +31,8 @@ def any_alike(left: NDArray[np.bool_], *values: Any) -> NDArray[np.bool_]:
 class LayoutBounds:
     """The layouts of one structure and schedule that are *left*, with lower bounds of their *cost*.
 
-    Layouts with the same bound share one element of the arrays. They are scored in the order of
-    their cost, or by band of memory.
+    Layouts with the same bound share one element of the arrays. They are scored in ascending order
+    of cost, or by band of memory.
     """
 
     def __init__(self, bound: ScoredLayouts, cost: Any, left: NDArray[np.bool_]) -> None:
@@ -50,7 +50,9 @@ class LayoutBounds:
         return least_by_band(self._seconds[self._left], self._bytes[self._left])
 
     def order_by_band(self, least: NDArray[np.float64]) -> None:
-        """Order layouts by their seconds over the *least* in their band, or with less memory."""
+        """Order layouts by their seconds / the *least* seconds of their band, or of bands with less
+        memory.
+        """
         below = np.minimum.accumulate(least)[band_of(self._bytes)]
         order: Any = ratio(self._seconds, below)  # 0 where both are 0, never NaN
         self._order = order
@@ -72,12 +74,14 @@ class LayoutBounds:
         return float(np.min(self._cost, where=matters, initial=inf))
 
     def order(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Return a number for each layout that *matters*: the lowest are scored first."""
+        """Return a sort key for each layout that *matters*; layouts with the lowest keys are scored
+        first.
+        """
         found: NDArray[np.float64] = np.repeat(self._order[matters], self._alike)
         return found
 
     def take(self, matters: NDArray[np.bool_], most: float) -> NDArray[np.bool_]:
-        """Remove layouts that matter and whose number is at most *most*; return which these are."""
+        """Remove layouts that matter and whose number is at most *most*; return their mask."""
         which = matters & (self._order <= most)
         self._left &= ~which
         found: NDArray[np.bool_] = self.bound.legal & which

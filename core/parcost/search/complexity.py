@@ -55,7 +55,7 @@ def _groups(
 
 
 def _key(layout: SearchedLayout) -> tuple[bool, Sequence[float]]:
-    """Return the sort key of a layout: whether it fits with memory to spare, and its complexity."""
+    """Return the sort key of a layout: whether it fits with free memory, and its complexity."""
     assert layout.result is not None  # listed layouts are evaluated
     complexity = goal_of(layout.result.study).complexity
     numbers = complexity(layout.result.study) if complexity is not None else ()

@@ -1,4 +1,4 @@
-"""Names in conditional expressions of a spec, whose dependence on an axis may be hidden.
+"""Names in conditional expressions of a spec, which may hide a dependence on an axis.
 
 Attributes that depend on an axis are found by binding its values one by one. An expression such as
 ``layout.pp > 1 ? layout.zero : 0`` hides its dependence on one axis, unless another axis has a

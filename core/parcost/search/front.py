@@ -69,8 +69,8 @@ class Front:
 
 
 def faster(candidates: Iterable[Candidate]) -> Sequence[Candidate]:
-    """Return the fastest candidate of each band, unless a band of less memory has an equally fast
-    one.
+    """Return the fastest candidate of each band, except candidates that are not faster than one
+    with less memory.
     """
     found: dict[int, Candidate] = {}
     for candidate in candidates:

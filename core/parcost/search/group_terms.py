@@ -1,4 +1,4 @@
-"""Answers of plugins for a group of structures, and tables of their terms."""
+"""Results of plugins for a group of structures, and tables of their terms."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ class TermTable:
         ]
 
     def serial_work(self, place: int, places: Places) -> Iterator[tuple[SerialWork, Any]]:
-        """Yield serial work, and the function that selects it at all points of one structure."""
+        """Yield serial work, each with a function that selects it at all points of one
+        structure.
+        """
         shared, *own = self._work
         yield shared, places.pick
         yield own[place], partial(at_points, kept=slice(None))
@@ -95,7 +97,9 @@ class TermTable:
         return minor_choices(self._shared, self._choices, self._group.places(0).pick)
 
     def holds(self, mask: NDArray[np.bool_]) -> Any:
-        """Return the mask of choices for which a mask is true under all minor choices."""
+        """Return the mask of choices for which a mask is true for all values of the minor
+        choices.
+        """
         return mask.all(axis=tuple(self._minor), keepdims=True)
 
     @property
@@ -112,7 +116,7 @@ class TermTable:
     ) -> list[tuple[Plugin, Any]]:
         """Return the terms of one structure at *points*; *places* are their mesh indices.
 
-        *choices* are the indices of the choices at each point; without, all choices are kept.
+        *choices* are the indices of the choices at each point; without *choices*, all are kept.
         """
         if not choices:
             own = select_terms(self._own[place], Places((points,)))

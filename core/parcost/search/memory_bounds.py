@@ -1,7 +1,7 @@
 """Lower bounds of peak memory for layouts of many structures under one schedule, at once.
 
-Each structure has a few devices that may have the highest memory. Their number of copies of each
-kind, and their micro-batches in flight, are arrays over the points of all structures.
+Each structure has a few devices that may have the highest memory. Their copies of each kind, and
+the micro-batches in flight, are arrays over the points of all structures.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class _BoundMemory(DeviceMemory):
 class _PeakCounts:
     """The copies on devices of one structure, and the micro-batches in flight at their peaks.
 
-    Devices are omitted that hold at most as much as another with equal stages. *numbers* of copies
-    are by device and kind.
+    A device is omitted if another device with equal stages holds at least as much. *numbers* has
+    the copies by device and kind.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class _PeakCounts:
         return found
 
     def spread(self, values: NDArray[np.float64], shape: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return *values* by device and kind at each point, for as many devices and kinds.
+        """Return *values* by device and kind at each point, padded to as many devices and kinds.
 
         Further devices equal the first one, and further kinds have zeros.
         """
@@ -123,7 +123,7 @@ class _PeakCounts:
 def _in_flight(
     alive: NDArray[Any], scale: NDArray[np.float64], most: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the micro-batches in flight on copies: those of a sketch, scaled, and at most
+    """Return the micro-batches in flight on copies: the counts of a sketch, scaled, and at most
     *most*.
     """
     return np.minimum(alive * scale, most)

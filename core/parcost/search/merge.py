@@ -1,9 +1,9 @@
 """Structures that differ only in numbers, merged into one study over arrays.
 
 Structures with 2 and with 4 stages are two positions in the first dimension of the arrays. A number
-that depends on the stages, such as the number of replicas, is an array. The number of stages
-determines the shape of a step, so its reads are recorded. A hook that reads it is called again for
-each structure. A hook that takes it from ``study.number`` is called once.
+that depends on the stages, such as the number of replicas, is an array. Reads of the number of
+stages are recorded, because it determines the shape of a step. A hook that reads it directly is
+called for each structure. A hook that uses ``study.number`` is called once.
 """
 
 from __future__ import annotations

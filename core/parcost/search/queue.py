@@ -100,7 +100,7 @@ class ReplayQueue:
         """Move the cheapest layouts of up to *most* combinations of degrees to the front; return
         their number.
 
-        The ranking keeps one layout per combination, so *most* combinations exclude all others.
+        The ranking keeps one layout per combination, so *most* combinations are enough.
         """
         degrees = (self._points[self._next :] % self.shape[-1]).tolist()
         first = {point: i for i, point in reversed([*enumerate(degrees)])}
@@ -153,6 +153,6 @@ def _replay_result(
 
 
 def _element(value: Any, index: Sequence[int]) -> Any:
-    """Return the element of an array over combinations of degrees at one layout."""
+    """Return the element at one layout of an array over combinations of degrees."""
     found = np.atleast_1d(value)
     return found[index[-1] if found.shape[-1] > 1 else 0]

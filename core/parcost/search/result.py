@@ -55,19 +55,19 @@ class FastestLayout:
 
 @frozen(kw_only=True, eq=False, repr=False)
 class SearchResult:
-    """The result of a search: *best* is the ranking, :attr:`front` the Pareto front.
+    """The result of a search: *best* is the ranking, and :attr:`front` the Pareto front.
 
-    *gap* is the optimality gap: how far a layout without a replay may be below the best, as a
+    *gap* is the optimality gap: the largest possible improvement by a layout without a replay, as a
     fraction. It is None if some layouts were not visited. The ranking is *proven* if no other
     layout can be on the list, and every plugin answered. *faults* are the plugins that failed.
     *rejected* counts layouts by the rule that rejects them. *large* counts those that do not fit,
-    *limits* those beyond a limit. *looked* is the number of visited structures out of *structures*.
-    *sampled* is the number of layouts drawn at random, if any; *cut_short* means fewer than
-    requested. The *axes* of *scenario* were searched. *fastest* has a layout for each combination
-    of degrees, if every layout was scored. *make_charts* returns the pictures of the layouts, and
-    *make_front* the Pareto front. Layouts in *best* whose cost differs by less than *tolerance* are
-    sorted with the simpler ones first. *lowest* is the objective of the layout of the lowest cost,
-    which may not be listed.
+    *limits* those beyond a limit. *looked* of *structures* structures were visited. *sampled* is
+    the number of layouts drawn at random, if any; *cut_short* means fewer than requested. The
+    *axes* of *scenario* were searched. *fastest* has a layout for each combination of degrees, if
+    every layout was scored. *make_charts* returns the pictures of the layouts, and *make_front* the
+    Pareto front. Layouts in *best* whose cost differs by less than *tolerance* are sorted with the
+    simpler ones first. *lowest* is the objective of the layout of the lowest cost, which may not be
+    listed.
     """
 
     objective: Objective
@@ -139,7 +139,7 @@ class SearchResult:
 
     @property
     def _is_of_time(self) -> bool:
-        """Whether the objective is the step time, which already has a column."""
+        """Whether the objective is the step time, which has a column already."""
         return all(layout.value == layout.seconds for layout in self.best)
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ class Best:
     _by_degrees: dict[Any, SearchedLayout] = field(factory=dict)
 
     def offer(self, degrees: Any, layout: SearchedLayout) -> None:
-        """Add *layout* if it is better than the known one with its degrees."""
+        """Add *layout* if it is better than the known layout with the same degrees."""
         known = self._by_degrees.get(degrees)
         if known is None or layout.rank < known.rank:
             self._by_degrees[degrees] = layout

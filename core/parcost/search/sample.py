@@ -1,6 +1,6 @@
 """Random layouts, for spaces that are too large for a complete search.
 
-Each is evaluated separately. There is no proof about other layouts.
+Each layout is evaluated separately. Nothing is proven about other layouts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def sample(
     seed: int = 0,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> SearchResult:
-    """Return the best of *count* random legal layouts; equal *seed* values draw the same.
+    """Return the best of *count* random legal layouts; the same *seed* draws the same layouts.
 
     Raises:
         SpecError: There is no such objective, or no layout of those is legal, fits and is

@@ -51,7 +51,7 @@ class ScoredLayouts:
     *seconds* is the step time or, where not *exact*, a lower bound; *least* is the first lower
     bound. If the schedule is a choice, it is value *index* of the choice at position *choice*.
     *place* is the position of the structure in its group. *points* are the indices of its points in
-    these arrays. *loads* and *hop*, the seconds of messages, cover only legal layouts; *numbers*
+    these arrays. *loads* and *hop* (the seconds of messages) contain only legal layouts; *numbers*
     has the position of each layout in them. *terms* returns the terms of a hook at some layouts.
     """
 

@@ -26,7 +26,7 @@ class ScoredPart:
     """Layouts of one structure under one schedule that are scored with others.
 
     *points* are the indices of its points, and *where* the indices of the layouts in its arrays.
-    *choices* are their choices. *pairs*: the schedule runs pairs.
+    *choices* are their choices. *pairs* is true if the schedule runs pairs.
     """
 
     scored: ScoredLayouts
@@ -40,7 +40,7 @@ class ScoredPart:
         return len(self.where[-1])
 
     def select(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return where a mask over choices holds, by layout."""
+        """Return the values of a mask over choices, for each layout."""
         pairs = zip(self.choices, mask.shape, strict=False)
         found: NDArray[np.bool_] = mask[(*(at if size > 1 else 0 for at, size in pairs), 0)]
         return found
@@ -66,7 +66,9 @@ class BoundPart:
         return np.broadcast_to(np.float64(self.scored.pipeline.micro_batches), len(self))
 
     def select(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return where a mask over choices holds: a dimension for each choice, then points."""
+        """Return the values of a mask over choices, with a dimension for each choice, then
+        points.
+        """
         return mask
 
 

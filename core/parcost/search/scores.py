@@ -1,4 +1,5 @@
-"""Query plugins for all layouts of a group of structures; serial work gives the first lower bounds.
+"""Query plugins for all layouts of a group of structures; the first lower bounds are from serial
+work.
 
 If such a bound does not exclude a layout, all terms are used. An answer that does not depend on the
 number of stages is an array over all structures; other answers are requested for each structure.
@@ -130,7 +131,7 @@ class Scores:
     def _serial_bound(self, place: int, index: int) -> Any:
         """Return a lower bound of the seconds of a structure's layouts by a schedule.
 
-        It is the time of serial work alone, or NaN.
+        It is the time of serial work, or NaN if that is unknown.
         """
         if (place, index) not in self._bounds:
             structure = self.group.structures[place]
@@ -200,8 +201,8 @@ class Scores:
     ) -> Iterator[ScoredLayouts]:
         """Yield layouts scored with all terms, by structure and schedule.
 
-        *wanted* are bounded layouts, each with a mask of those to score. Work of structures is
-        added up at once.
+        *wanted* are layouts with bounds, each with a mask of the layouts to score. The work of all
+        structures is added up at once.
         """
         parts: dict[Any, list[ScoredPart]] = {}
         for bound, which in wanted:
@@ -219,7 +220,7 @@ class Scores:
     def _build_part(
         self, bound: ScoredLayouts, which: NDArray[np.bool_], points: NDArray[np.intp]
     ) -> tuple[ScoredPart, bool]:
-        """Return layouts of a bound at some points, and whether they are scored on their own."""
+        """Return the layouts of a bound at some points, and whether they are scored separately."""
         kept = bound.points[points]
         (scored,) = self._layouts(bound.place, kept, {bound.index: which[..., points]})
         with name_schedule_plugin(scored.structure.whole, scored.pipeline.schedule):
@@ -241,7 +242,9 @@ class Scores:
         *,
         pairs: bool = False,
     ) -> ScoredPart:
-        """Return layouts of a structure by their indices *where*; *points* are of all of them."""
+        """Return the layouts with the indices *where* of a structure; *points* are the points of
+        all layouts.
+        """
         choices = list(where[:-1])
         if self._choice is not None:
             choices[self._choice] = np.full(len(where[-1]), scored.index)
@@ -407,7 +410,7 @@ class Scores:
             )
 
     def _answers_of_probe(self, answers: GroupAnswers, hook: str) -> Sequence[PluginAnswers]:
-        """Return the answers to *hook*, which must be equal under all choices."""
+        """Return the results of *hook*, which must be equal for all choices."""
         found = answers.answers_to(hook)
         for one in found:
             for reads, by_part in one.every:
@@ -468,7 +471,7 @@ class Scores:
         return value if self._choice is None else take(value, self._choice, index)
 
     def _messages(self, plugin: Plugin, edge: Edge, stages: int) -> Sequence[tuple[Plugin, Edge]]:
-        """Yield an edge for *stages* devices; it may have more boundaries."""
+        """Yield an edge for *stages* devices; an edge may have more boundaries."""
         return list(_between(plugin, edge, stages)) if self._variants.point else [(plugin, edge)]
 
     def _record_problems(
@@ -563,7 +566,7 @@ def _between(plugin: Plugin, edge: Edge, stages: int) -> Iterator[tuple[Plugin, 
 
 
 def _varies(hook: str, item: Any) -> bool:
-    """Return whether a goal or an objective contains arrays over the points of its study."""
+    """Return whether a goal or an objective has arrays over the points of its study."""
     if hook == "search_goals":
         return any(np.ndim(limit.holds(1.0, 1.0)) > 0 for limit in item.limits)
     return hook == "objectives" and np.ndim(item.value(item.cost(1.0))) > 0

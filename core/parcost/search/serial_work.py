@@ -1,8 +1,8 @@
 """A lower bound of the step time from serial work, computed first for all layouts.
 
 A step takes at least the makespan of its serial work, without overlap, messages and once-per-step
-terms. The work is summed by pass and row. The minimum is taken over minor choices: each changes the
-serial work of kernels by 1 % at most, as the ZeRO stage does. Recomputation is not a minor choice.
+terms. The work is summed by pass and row. The minimum is taken over minor choices, such as the ZeRO
+stage: each changes the serial work of kernels by at most 1 %. Recomputation is not a minor choice.
 So the sums have few dimensions, and few layouts remain to be scored.
 """
 
@@ -99,8 +99,8 @@ def bound_seconds(
 ) -> Any:
     """Return the lower bound of the makespan of *plan* in seconds, with these *sums* of work.
 
-    Each has its counts by virtual stage. If passes run as pairs, communication is omitted, because
-    pairs may hide it.
+    Each sum has its counts by virtual stage. If passes run as pairs, communication is omitted,
+    because pairs may hide it.
     """
     rows = [
         (pass_, counts, seconds)

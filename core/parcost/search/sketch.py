@@ -1,4 +1,4 @@
-"""Sketches of orders: devices of stages, and a lower bound of micro-batches in flight.
+"""Sketches of orders: the devices of stages, and a lower bound of the micro-batches in flight.
 
 An order is analysed once for each schedule and structure, up to its steady state. The sketch is
 valid for any number of micro-batches. The micro-batches in flight are counted at one moment on each
@@ -27,7 +27,7 @@ class Sketch:
     """A reduced :class:`Order` without a program, which keeps one peak moment for each device.
 
     *micro_batches* is the number for which it was computed. On *growing* copies all micro-batches
-    are in flight at the same time: their number grows with every further micro-batch.
+    are in flight at the same time, so each further micro-batch increases their number.
     """
 
     micro_batches: int
@@ -52,8 +52,8 @@ def sketch_size(schedule: Schedule, stages: int, chunks: int, most: int) -> int:
 
 
 def _legal(schedule: Schedule, stages: int, chunks: int, first: int) -> int:
-    """Return the smallest valid number of micro-batches of at least *first*, 0 if no valid one is
-    near.
+    """Return the smallest valid number of micro-batches that is at least *first*; 0 if none is
+    close.
     """
     for m in range(first, first + _TRIED * stages + 1):
         if not limits(schedule, PipelineShape(stages=stages, micro_batches=m, chunks=chunks)):

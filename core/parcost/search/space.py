@@ -2,7 +2,7 @@
 
 An axis is structural if it changes the number of virtual stages, or if other attributes depend on
 its value: each combination of such axes is bound on its own. Degrees are numbers that formulas take
-as arrays; all combinations of degrees that some choice makes legal form one flattened array axis.
+as arrays; all combinations of degrees that are legal for some choice form one flattened array axis.
 The other axes are choices: each value is set independently, and costs time only where a plugin
 reads it.
 """
@@ -49,7 +49,7 @@ MOST_TOGETHER = 5 * 2**15  # points of degrees, legal or not, of structures in o
 
 @frozen(kw_only=True, eq=False, slots=False)
 class Structure:
-    """All layouts with the same virtual stages: combinations of degrees, times values of *choices*.
+    """All layouts with the same virtual stages: combinations of degrees x values of *choices*.
 
     *whole* is the study at all combinations of degrees, legal or not. *kept* are the indices of the
     combinations in use. *legal* is a mask of layouts: one dimension per choice, and the last one
@@ -159,10 +159,10 @@ def _numbers(structures: Sequence[Structure]) -> Mapping[str, Sequence[float]]:
 class Space:
     """The space of a search.
 
-    *texts* are numbers in the notation of a spec, by axis. *unsearched* are axes with values that
-    are not searched: the user did not name them, or they are not available. *follows* are axes that
-    are not chosen and follow from the others. *short* are titles of columns by attribute,
-    and *notes* explain values.
+    *texts* are numbers in the notation of a spec, by axis. *unsearched* has values that are not
+    searched, by axis: the user did not name them, or they are not available. *follows* are axes
+    that are not chosen and follow from the others. *short* are titles of columns by attribute, and
+    *notes* explain values.
     """
 
     scenario: Scenario
@@ -314,7 +314,9 @@ def _select_points(study: SpecStudy, kept: NDArray[np.intp]) -> SpecStudy:
 
 
 def _legal_groups(structures: Sequence[Structure]) -> Iterator[StructureGroup]:
-    """Yield groups of *structures*, reduced to legal points; those that can be merged share one."""
+    """Yield groups of *structures* with only legal points; structures that can be merged share a
+    group.
+    """
     together = _group(structures, Mesh.from_axes(structures[0].whole.axes))
     if together is None:
         assert len(structures) > 1  # one fits with itself
@@ -361,7 +363,7 @@ def _join(one: StructureGroup, other: StructureGroup) -> StructureGroup | None:
 
 
 def _legal_structures(group: StructureGroup, rejected: Counter[str]) -> Iterator[Structure]:
-    """Yield structures with a legal layout, at the points that are legal under some choice.
+    """Yield structures with a legal layout, at the points that are legal for some choice.
 
     *rejected* receives the number of points that each rule rejects.
     """

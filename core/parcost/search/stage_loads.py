@@ -1,8 +1,8 @@
 """Loads of virtual stages, for layouts of many structures at once.
 
-Virtual stages with equal counts are of one kind: most structures have a first, a middle and a last
-one. Work is added up once for each kind, as arrays over all layouts. Each structure then selects
-its layouts.
+Virtual stages with equal counts are of one kind. Most structures have three kinds: first, middle
+and last. Work is added up once for each kind, as arrays over all layouts. Each structure then
+selects its layouts.
 """
 
 from __future__ import annotations
@@ -49,14 +49,16 @@ class StageLoads:
         self._times: dict[tuple[When, int, bool, bool], StageTimes] = {}
 
     def load(self, kind: int, *, split: bool) -> Load:
-        """Return the load of a kind; *split*: the schedule separates W from B."""
+        """Return the load of a kind; *split* is true if the schedule separates W from B."""
         if (kind, split) not in self._loads:
             found = load(self.works, kind, split=split)
             self._loads[kind, split] = found if self.pairs else found.sums()
         return self._loads[kind, split]
 
     def times(self, when: When, kind: int, *, split: bool, ends_in_w: bool) -> StageTimes:
-        """Return the times of once-per-step terms; *ends_in_w*: the last op of the stage is W."""
+        """Return the times of once-per-step terms; *ends_in_w* is true if the last op of the stage
+        is W.
+        """
         key = (when, kind, split, ends_in_w)
         if key not in self._times:
             found = stage_times(self.onces[when], self.load(kind, split=split), kind, ends_in_w)

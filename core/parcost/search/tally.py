@@ -37,9 +37,8 @@ class Tally:
     *best* are the best layouts, *front* the candidates. *least_bytes* is the smallest memory of a
     layout if none fits. *left* is the lowest cost of a layout without a replay. *looked* is the
     number of visited structures. *faults* are the plugins that failed. *unfit* counts layouts whose
-    lower bound of memory fits, but whose evaluation does not; *broken* counts the same for limits.
-    Without a best layout both count every such layout. *verdicts* counts layouts that a rule about
-    outcomes rejected.
+    lower bound of memory fits, but whose evaluated memory does not. *broken* counts the same for
+    limits. *verdicts* counts layouts that a rule about outcomes rejected.
     """
 
     best: Best
@@ -152,7 +151,9 @@ def _reasons(space: Space, tally: Tally, verdicts: Counter[str]) -> Sequence[Dia
 
 
 def _gap(cost: float, left: float) -> float:
-    """Return the optimality gap: how far *left* is below the best *cost*, as a fraction."""
+    """Return the optimality gap: the difference between *left* and the best *cost*, as a
+    fraction.
+    """
     return max(0.0, (cost - left) / abs(cost)) if cost else 0.0
 
 

@@ -1,6 +1,6 @@
-"""Terms of many variants, combined into terms over arrays with a dimension for each choice.
+"""Terms of many variants, combined into array terms with a dimension for each choice.
 
-Terms of one pass and place that differ between variants in numbers only become one term. Its
+Terms of one pass and place become one term if only their numbers differ between variants. Its
 numbers have the shape of the choices that were read, followed by one dimension for the combinations
 of degrees. A variant that lacks the term has zeros there. Terms that differ in words, such as the
 window of a transfer, stay separate, with zeros elsewhere. So do terms with different names if the
@@ -63,11 +63,11 @@ class Windows:
 
 
 def windows(asked: Iterable[VariantAnswers]) -> Windows:
-    """Return the windows of all terms in the answers *asked*.
+    """Return the overlap windows of all terms in the results *asked*.
 
-    The order of overlapped works does not matter if they differ only in seconds and slowdown: those
-    with the largest slowdown hide first, and only the sum of the others counts. Nor does the order
-    of works on different resources, as long as none keeps further ones busy.
+    The order of overlapped works does not matter if only their seconds and slowdown differ. The
+    works with the largest slowdown are hidden first, and the others are summed. The order does not
+    matter either for works on different resources that keep no further resource busy.
     """
     by_window: dict[str, dict[Any, set[Any]]] = {}
     shared: set[str] = set()
@@ -93,9 +93,9 @@ def stack_terms(
 ) -> list[tuple[Plugin, Any]]:
     """Return the terms of all variants; *shape* has the number of values of each choice.
 
-    Numbers have *rank* dimensions after these. Serial work on one resource is added up first: a
-    search needs only the sum, and no FLOPs, while a ledger needs each term. Terms of different
-    shapes stay separate: a sum has the dimensions of both. *hosts* are the windows in use.
+    Numbers have *rank* dimensions after these. Serial work on one resource is added up first,
+    because a search needs only the sum. Terms of different shapes stay separate: a sum has the
+    dimensions of both. *hosts* are the windows in use.
     """
     found: list[tuple[Plugin, Any]] = []
     for read, by_part in asked:
@@ -126,7 +126,7 @@ def _of_one(
 
 
 class _AnswerIndex:
-    """The index of the valid answer, as an array with a dimension for each choice.
+    """The index of the valid result, as an array with a dimension for each choice.
 
     Equal numbers of several terms become one array, which is selected and compared once.
     """
@@ -166,7 +166,9 @@ class _AnswerIndex:
         return self._arrays[key]
 
     def _stack_values(self, values: Mapping[int, Any], row: Sequence[Any], nothing: float) -> Any:
-        """Return an array of *values*, which have their contents in *row*; others are *nothing*."""
+        """Return an array of *values*, whose contents are in *row*; missing values are
+        *nothing*.
+        """
         numbers = {content: n for n, content in enumerate(dict.fromkeys(row))}
         rows = np.empty((len(numbers), *_shape_of(values.values(), self.rank)))
         for number, content in enumerate(row):
@@ -182,7 +184,7 @@ class _AnswerIndex:
         return self._contents[id(value)]
 
     def without_unread(self, numbers: tuple[int, ...]) -> NDArray[np.intp]:
-        """Return the number of each answer, with size 1 for choices that do not change it.
+        """Return the number of each result, with size 1 for choices that do not change it.
 
         *numbers* are by answer; equal values have the same number.
         """
@@ -222,7 +224,7 @@ def _type(term: Any) -> Any:
 
 
 def _several(term: Any) -> str:
-    """Return the name of the attribute of *term* that holds a sequence of numbers, or ""."""
+    """Return the name of the attribute of *term* that has several numbers, or ""."""
     series = declarations(_type(term)).series
     return series if series and getattr(term, series) else ""
 
@@ -242,7 +244,7 @@ def _fields(type_: Any) -> tuple[str, ...]:
 def merge_terms(
     stamped: Sequence[tuple[Plugin, Any]], windows: Windows, *, by_shape: bool = False
 ) -> list[tuple[Plugin, Any]]:
-    """Return the terms, after adding up those that the reducer treats alike.
+    """Add up the terms that the reducer treats in the same way, and return the terms.
 
     With *by_shape*, only terms whose numbers have equal shapes are added.
 
@@ -275,7 +277,9 @@ def merge_terms(
 
 
 def _rates(term: Any) -> tuple[Any, ...] | None:
-    """Return the rates, such as slowdown, that must be equal to add two terms up, or None."""
+    """Return the rates, such as slowdown, that must be equal in terms that are added up, or
+    None.
+    """
     if isinstance(term, Work):
         rates: tuple[Any, ...] = (term.slowdown, term.share, term.alone, *term.also_busy)
     elif isinstance(term, Memory) and not _is_nonzero(term.of_activations):
@@ -383,7 +387,7 @@ def _select(
 
 
 def _counts_with(term: Any, numbers: Mapping[str, Any]) -> bool:
-    """Return whether *term* is not zero if these *numbers* replace its own."""
+    """Return whether *term* is not zero with these *numbers* instead of its own."""
     if _several(term):
         return True
     amounts = (numbers.get(n, getattr(term, n)) for n in _numbers_of(_type(term)) if n in _AMOUNTS)
@@ -391,7 +395,7 @@ def _counts_with(term: Any, numbers: Mapping[str, Any]) -> bool:
 
 
 def _kind(term: Any, windows: Windows) -> Any:
-    """Return a key that is equal for terms that differ in numbers only.
+    """Return a key that is equal for terms whose numbers alone differ.
 
     Names may differ, unless the result depends on the order of the terms.
     """

@@ -1,8 +1,8 @@
 """Step times of all layouts under one schedule: exact where a closed form is proven.
 
 Without a closed form, the step time is a lower bound: the sum of the schedule's bound, a bound for
-gathers and reductions, and the terms at the end. Memory follows from the schedule's order, with as
-many micro-batches as affect it.
+gathers and reductions, and the terms at the end. Memory is computed from the schedule's order, with
+all micro-batches that affect it.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class ScheduleTimes:
         return least
 
     def _schedule_number(self, value: Real, method: str, where: Mask = True) -> Mask:
-        """Return where a method of the schedule returns a number instead of NaN.
+        """Return the mask where a method of the schedule returns a number instead of NaN.
 
         NaN at a legal layout with finite times is an error of the schedule.
         """
@@ -177,7 +177,7 @@ class ScheduleTimes:
         return known
 
     def _ends(self) -> NDArray[np.bool_]:
-        """Return where all passes and messages have finite times."""
+        """Return the mask where all passes and messages have finite times."""
         sums = [*self.times.F, *self.times.B, *self.times.W, *hops_of(self.hop)]
         return np.isfinite(sum(sums, start=np.zeros(1)))
 
@@ -195,7 +195,7 @@ class SketchPlan(PipelinePlan):
 
     @property
     def drawn(self) -> Sketch:
-        """The sketch that takes the place of the orders of a plan."""
+        """The sketch, used by a plan instead of an order."""
         ((_, drawn),) = self.orders
         return cast("Sketch", drawn)
 

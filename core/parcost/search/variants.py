@@ -1,8 +1,8 @@
 """One study under many combinations of choices; each contribution is computed only once.
 
-A plugin that does not read the ZeRO stage gives the same answer for all four. The attributes that
-an answer depends on are observed: chosen attributes are on axes, which record their reads. All
-variants share one memo, which keeps an answer under the values of just these attributes.
+A plugin that does not read the ZeRO stage returns the same result for all four stages. Chosen
+attributes record their reads, so the attributes of each result are known. All variants share one
+memo, which stores a result by the values of these attributes.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ class Variants:
         """Return the choices that answers depend on, and the answers by the indices of these.
 
         *ask* takes choices and their indices, and returns an answer and the choices that it read.
-        It is called again with the choices read so far, *read* at first, until it reads no other.
+        It is called with the choices *read*, then with the choices read so far, until it reads no
+        others.
         """
         while True:
             found = {}
@@ -155,8 +156,8 @@ class Variants:
     ) -> VariantAnswers | None:
         """Return :meth:`plugin_answers` for all structures, or None if each needs its own call.
 
-        Structures need calls of their own if an answer depends on the stages, or has counts by
-        virtual stage. So do plugins that fail, maybe only at illegal points of the mesh.
+        Structures need separate calls if a result depends on the stages, or has counts by virtual
+        stage. Plugins that fail, possibly only at illegal points of the mesh, need them, too.
         """
         undo = self._undo()
         faults = len(self.faults)
@@ -185,7 +186,7 @@ class Variants:
         return undo
 
     def schedule(self, combination: Combination) -> tuple[Schedule, frozenset[int]]:
-        """Return the schedule for *combination*, and the choices that decide it."""
+        """Return the schedule for *combination*, and the choices that determine it."""
         return self._trace(combination, _schedule)
 
     def read_by_schedules(self) -> frozenset[int]:
@@ -393,7 +394,7 @@ class Variants:
 def _drop_unread_numbers(study: SpecStudy, hook: str, position: int) -> Contribution:
     """Return terms without the numbers that no sum of a search reads, so that arrays are freed.
 
-    It is a query of its own, because a plugin that reads the terms of others needs them whole.
+    It is a separate query, because a plugin may read complete terms of other plugins.
     """
     return tuple(
         (plugin, drop_unread_numbers(term)) for plugin, term in contribution(study, hook, position)

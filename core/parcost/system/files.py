@@ -186,7 +186,9 @@ def _check(mode: int, name: str) -> None:
 
 
 def _read_all(file: BinaryIO, kind: Kind, name: str) -> bytes:
-    """Read a file; a buffer for the largest allowed size would take longer than reading."""
+    """Read a file without a buffer of the maximum size, whose allocation would take longer than
+    reading.
+    """
     size = os.fstat(file.fileno()).st_size
     if size > kind.limit:
         raise _too_large(name, kind, size)

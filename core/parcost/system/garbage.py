@@ -13,7 +13,7 @@ _RARELY = (20_000, 20, 10)  # objects between collections of garbage, and those 
 
 
 def collect_rarely() -> None:
-    """Collect garbage less often, and ignore existing objects, such as plugins and catalogues."""
+    """Collect garbage less often, and exclude existing objects, such as plugins and catalogues."""
     gc.freeze()
     gc.set_threshold(*_RARELY)
 

@@ -1,8 +1,8 @@
 """Temporary files and folders of a run; the next run removes those of a killed one.
 
 The process that creates one holds a lock on it. The system releases the lock however the process
-ends, so an unlocked one is left over. The atomic files of click were tried: an interrupt put half a
-result in place, and `kill -9` left its file; `tempfile` leaves it as well (`docs/runtime.md`).
+ends, so an unlocked one is left over. The atomic files of click were tried: after an interrupt the
+result was incomplete, and `kill -9` left a temporary file; so does `tempfile` (`docs/runtime.md`).
 """
 
 from __future__ import annotations

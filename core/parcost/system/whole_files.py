@@ -43,8 +43,8 @@ class WholeTarget(ABC):
 class WholeFile(WholeTarget):
     """A new file, which replaces an old one when it is complete.
 
-    The file that a link leads to is replaced, and the link stays. A target that is not a regular
-    file, such as a pipe, is written directly. Every method may raise ``OSError``.
+    If the target is a link, the linked file is replaced and the link stays. A target that is not a
+    regular file, such as a pipe, is written directly. Every method may raise ``OSError``.
     """
 
     def __init__(self, path: Path) -> None:
