@@ -403,10 +403,14 @@ def _attribute(path: str, blocks: Mapping[str, str] | None) -> tuple[str, str]:
 def _whole(value: Any) -> int | None:
     """Return a value as a whole number, if it is one.
 
-    >>> _whole(8), _whole(5e8), _whole("5e8"), _whole(True), _whole(0.5), _whole("x")
-    (8, 500000000, 500000000, None, None, None)
+    A text with a zero ahead is none: tools disagree on ``010``.
+
+    >>> _whole(8), _whole(5e8), _whole("5e8"), _whole(True), _whole(0.5), _whole("x"), _whole("010")
+    (8, 500000000, 500000000, None, None, None, None)
     """
     if isinstance(value, str):
+        if value[:1] == "0" and value[1:].isdecimal():
+            return None
         try:
             value = float(value)
         except ValueError:

@@ -188,21 +188,35 @@ def _scalar(node: Node) -> Any:
         return text.lower() in _TRUE
     try:
         if kind == "int":
-            found = int(text.replace("_", ""), 0)
+            found = _whole_number(node)
             return found if abs(found) <= LARGEST else text
         if kind == "float":
             return float(text.replace("_", ""))
-    except ValueError:  # octal, sexagesimal, and infinity are not of configurations
+    except ValueError:  # sexagesimal numbers and infinity are not of configurations
         return text
     return text
+
+
+def _whole_number(node: Node) -> int:
+    """Return a whole number as tools that use PyYAML read it: 8 for ``010``."""
+    from yaml.constructor import SafeConstructor
+
+    found: int = SafeConstructor().construct_yaml_int(node)
+    return found
 
 
 def read_value(text: str) -> Any:
     """Return a text as a YAML value, or unchanged if it is not YAML.
 
+    A number with a zero ahead stays text: YAML reads ``010`` as 8, and Python as 10.
+
     >>> read_value("512"), read_value("bf16-mixed"), read_value("null"), read_value("")
     (512, 'bf16-mixed', None, None)
+    >>> read_value("010")
+    '010'
     """
+    if text[:1] == "0" and text.isdecimal() and len(text) > 1:
+        return text
     try:
         return read_mapping(f"value: {text}")["value"].value
     except (YamlTextError, KeyError):
