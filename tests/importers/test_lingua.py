@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
+from parcost import ImportFile, Translation
+from parcost.contract.importers import PLAIN
 from parcost_formats.tools.lingua import Lingua
 from parcost_formats.tools.unread_tools import UnreadTools
 
 from ..rows import try_each
-from .translations import problems, settings, uses
+from .translations import assumptions, problems, settings, uses
 
 JOB = """\
 name: small
@@ -49,6 +52,34 @@ def test_a_model_of_lingua_under_fsdp_is_read() -> None:
     assert uses(found) == ["frameworks.pytorch_fsdp", "precisions.bf16_fsdp"]
     assert not found.questions
     assert not found.unknown
+
+
+def read_in(environment: dict[str, str], text: str) -> Translation:
+    """Return a job whose *text* refers to variables of the environment."""
+    options = evolve(PLAIN, environment=tuple(environment.items()))
+    return Lingua().read(ImportFile("run.yaml", text, options=options))
+
+
+ENVIRONMENT = JOB.replace("grad_acc_steps: 4", "grad_acc_steps: '${oc.env:PARTS}'").replace(
+    "tp_size: 1", "tp_size: ${oc.decode:${oc.env:TP, 2}}"
+)
+
+
+def test_variables_of_the_environment_have_the_values_of_the_user() -> None:
+    found = read_in({"PARTS": "16", "TP": "8"}, ENVIRONMENT)
+    assert settings(found)["training.global_batch"] == "(32 * layout.dp) sequences"
+    assert settings(found)["layout.tp"] == "8"
+    assert "layout.tp" not in assumptions(found)
+    assert assumptions(read_in({"PARTS": "16"}, ENVIRONMENT))["layout.tp"].startswith("`TP` is not")
+
+
+def test_an_error_about_a_variable_without_a_value_names_its_option() -> None:
+    (problem,) = read_in({"TP": "8"}, ENVIRONMENT).problems
+    assert "`PARTS` of the environment is not known" in problem.message
+    assert problem.help == "add --set-env PARTS=VALUE"
+    assert ENVIRONMENT[problem.start : problem.end] == "grad_acc_steps: '${oc.env:PARTS}'"
+    (after,) = read_in({"PARTS": "1" * 40, "TP": "x"}, ENVIRONMENT).problems[1:]
+    assert ENVIRONMENT[after.start : after.end] == "tp_size: ${oc.decode:${oc.env:TP, 2}}"
 
 
 @try_each(

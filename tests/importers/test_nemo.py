@@ -499,7 +499,7 @@ def test_what_the_command_line_gives_is_listed() -> None:
 @try_each(
     "old, new, message",
     [
-        ("micro_batch_size: 1", "micro_batch_size: ${oc.env:MBS}", "a whole number"),
+        ("micro_batch_size: 1", "micro_batch_size: ${oc.env:MBS}", "`MBS` of the environment"),
         ("num_layers: 32", "num_layers: ${model.num_layers}", "a whole number"),
         ("name: distributed_fused_adam", "name: lion", "`lion` is not known"),
         ("activation: fast-swiglu", "activation: tanh", "`tanh` is not known"),

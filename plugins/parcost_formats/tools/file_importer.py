@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Protocol
 
 from parcost import Importer, ImportFile, ImportProblem, Translation
+from parcost_formats.tools.environment import FilledFile
 
 
 class Place(Protocol):
@@ -59,10 +60,12 @@ class FileImporter(Importer):
 
     def read(self, file: ImportFile) -> Translation:
         """Return the blocks of a file, or its error."""
+        filled = FilledFile(file)
         try:
-            return self.read_file(file)
+            found = self.read_file(filled.file)
         except FileError as error:
-            return Translation(problems=[error.problem()])
+            found = Translation(problems=[error.problem()])
+        return filled.with_places(found)
 
     @abstractmethod
     def read_file(self, file: ImportFile) -> Translation:

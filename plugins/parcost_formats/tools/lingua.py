@@ -9,6 +9,7 @@ import re
 
 from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.tables import table
 
@@ -34,7 +35,7 @@ class Lingua(JobImporter):
 
     def read_file(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration."""
-        entries = read_configuration(file.name, file.text)
+        entries = resolve(read_configuration(file.name, file.text))
         stated = {key: entry for key, entry in entries.items() if entry.value is not None}
         found = SettingCollector(stated, table(TOOL))
         found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP2 of PyTorch")
