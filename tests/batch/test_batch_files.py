@@ -332,3 +332,22 @@ def test_the_summary_repeats_what_no_page_lists(run: Run, option: str) -> None:
     files({"a.par": GOOD, "b.par": MISTAKEN})
     done = run("eval", "specs", option)
     assert done.err.splitlines()[-2].startswith("specs/b.par:6:")
+
+
+@pytest.mark.parametrize("named", ["specs", "specs/**/*.par"])
+def test_a_directory_with_too_many_entries_is_not_searched(
+    run: Run, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """`specs` holds two directories and three files, and hidden directories are not entered."""
+    files({"deep/a.par": GOOD, "deep/er/b.par": GOOD, ".git/x": "", ".git/y": ""})
+    files({"deep/notes.txt": ""})
+    monkeypatch.setattr("parcost_apps.batch.files.MOST_ENTRIES", 6)
+    assert run("eval", named).code == 0
+    monkeypatch.setattr("parcost_apps.batch.files.MOST_ENTRIES", 5)
+    done = run("eval", named, "specs/deep/a.par", "--format", "jsonl")
+    assert done.code == 2
+    assert "holds more than 5 files and directories" in done.err
+    assert "name the directory of the specs" in done.err
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    assert rows[-1]["path"] == "specs/deep/a.par"
+    assert "step_time_seconds" in done.out.splitlines()[-1]

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from attrs import evolve
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.language.errors import SpecError
 from parcost.records import frozen
-from parcost.system.files import project_root, real_path, split_recipe
+from parcost.system.files import failure, project_root, real_path, split_recipe
 from parcost_formats.rendering.rejection import Rejection, reject
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
+MOST_ENTRIES = 200_000  # a few seconds of a disk; the studies of no project are among more files
 _FOREIGN = (".json", ".py", ".sh", ".sbatch", ".slurm", ".toml", ".yaml", ".yml")
 _ANY = rf"\*\*(?:{_SEPARATOR}+|$)"
 _ANY_FOLDERS = re.compile(rf"(?:^|(?<={_SEPARATOR}))(?:{_ANY})+")
@@ -33,17 +34,56 @@ class Spec:
     reading: ImportOptions = PLAIN
 
 
-def specs(named: Iterable[str], reading: ImportOptions = PLAIN) -> Iterator[Spec | Rejection]:
+class _Walk:
+    """The entries of directories under one name of the command line, counted against the limit."""
+
+    def __init__(self, name: str, show: Callable[[str], None]) -> None:
+        self._name, self._show, self._count = name, show, 0
+
+    def visit(self, entries: int) -> None:
+        """Count the entries of one more directory.
+
+        Raises:
+            SpecError: There are more than the limit.
+        """
+        self._count += entries
+        self._show(f"looking for specs in {self._name}: {self._count:,} files and directories")
+        if self._count > MOST_ENTRIES:
+            raise failure(
+                "directory-too-large",
+                f"`{self._name}` holds more than {MOST_ENTRIES:,} files and directories, the limit",
+                self._name,
+                help="name the directory of the specs, or the files",
+            )
+
+    def files_below(self, folder: Path) -> Iterator[str]:
+        """Yield the specs in a directory and its subdirectories, without hidden ones."""
+        for parent, folders, files in os.walk(folder):
+            self.visit(len(folders) + len(files))
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            yield from (str(Path(parent, name)) for name in files if name.endswith(".par"))
+
+
+def _show_nothing(text: str) -> None:
+    """Ignore a line of progress."""
+
+
+def specs(
+    named: Iterable[str],
+    reading: ImportOptions = PLAIN,
+    show: Callable[[str], None] = _show_nothing,
+) -> Iterator[Spec | Rejection]:
     """Yield each spec file once that *named* files, directories and patterns select.
 
     A directory selects the ``.par`` files in it and in its subdirectories, sorted, without hidden
     ones. In a pattern ``**`` stands for any directories. A directory with several links is read
-    once. *reading* holds the import options of the files that are named.
+    once. *reading* holds the import options of the files that are named. *show* prints progress. A
+    name with more entries than the limit is rejected.
     """
     seen: set[tuple[str, str]] = set()
     for name in named:
         try:
-            for spec in _specs_of(name, reading):
+            for spec in _specs_of(name, reading, _Walk(name, show)):
                 recipe = spec.reading.recipe if isinstance(spec, Spec) else ""
                 place = os.path.normpath(spec.path), recipe
                 if place not in seen:
@@ -54,9 +94,16 @@ def specs(named: Iterable[str], reading: ImportOptions = PLAIN) -> Iterator[Spec
 
 
 def foreign_files(folder: Path) -> list[str]:
-    """Return the files in a directory that may be of another tool; none beside a spec below it."""
-    if not folder.is_dir() or _files_below(folder):
-        return []
+    """Return the files in a directory that may be of another tool; none beside a spec below it.
+
+    Raises:
+        SpecError: The directory has too many entries.
+    """
+    below = _Walk(str(folder), _show_nothing).files_below(folder)
+    return _foreign_inside(folder) if folder.is_dir() and next(below, None) is None else []
+
+
+def _foreign_inside(folder: Path) -> list[str]:
     inside = (one for one in sorted(folder.iterdir()) if not one.name.startswith("."))
     paths = [str(one) for one in inside if one.suffix in _FOREIGN and one.is_file()]
     return [one.path for one in _regular_within(folder, paths) if isinstance(one, Spec)]
@@ -68,7 +115,7 @@ def is_several(named: Iterable[str]) -> bool:
     return len(names) > 1 or _is_pattern(names[0]) or os.path.isdir(names[0])
 
 
-def _specs_of(name: str, reading: ImportOptions) -> Iterator[Spec | Rejection]:
+def _specs_of(name: str, reading: ImportOptions, walk: _Walk) -> Iterator[Spec | Rejection]:
     if not name:  # a path would take it for the directory where we are
         yield reject("''", "no-match", "a file name is empty")
         return
@@ -79,14 +126,17 @@ def _specs_of(name: str, reading: ImportOptions) -> Iterator[Spec | Rejection]:
         yield reject(name, "unreadable-file", f"`{name}` cannot be read: {error.strerror}")
         return
     if path.is_dir():
-        found = _files_below(path)
+        found = sorted(walk.files_below(path))
         yield from _regular_within(path, found)
         if not found:
-            message, others = f"there is no `.par` file in `{name}`", " ".join(foreign_files(path))
+            message, others = (
+                f"there is no `.par` file in `{name}`",
+                " ".join(_foreign_inside(path)),
+            )
             help = f"name the files of other tools, such as {others[:200]}" if others else None
             yield reject(name, "empty-directory", message, help)
     elif _is_pattern(name):
-        found = _distinct_paths(path for path in _matches(name) if path.endswith(".par"))
+        found = _distinct_paths(path for path in _matches(name, walk) if path.endswith(".par"))
         yield from _regular_within(_fixed_part(name), found)
         if not found:
             yield reject(name, "no-match", f"no `.par` file matches `{name}`")
@@ -99,7 +149,7 @@ def _is_pattern(name: str) -> bool:
     return glob.has_magic(name) and not os.path.lexists(name)
 
 
-def _matches(pattern: str) -> Iterator[str]:
+def _matches(pattern: str, walk: _Walk) -> Iterator[str]:
     """Yield the paths that match, spelled as in the pattern."""
     deep = _ANY_FOLDERS.search(pattern)
     if deep is None:
@@ -109,11 +159,11 @@ def _matches(pattern: str) -> Iterator[str]:
     if not tail and pattern.endswith("**"):  # anything, and not a directory
         tail = "*"
     for top in glob.iglob(head) if head else [""]:  # noqa: PTH207  as named
-        for folder in _folders(top):
-            yield from _matches(os.path.join(glob.escape(folder), tail))  # noqa: PTH118  as named
+        for folder in _folders(top, walk):
+            yield from _matches(os.path.join(glob.escape(folder), tail), walk)  # noqa: PTH118  as named
 
 
-def _folders(top: str) -> Iterator[str]:
+def _folders(top: str, walk: _Walk) -> Iterator[str]:
     """Yield *top* and the directories below, each once; a real path comes before a link to it."""
     seen: set[tuple[int, int]] = set()
     inside, linked = deque([top]), deque[str]()
@@ -127,6 +177,7 @@ def _folders(top: str) -> Iterator[str]:
         if (status.st_dev, status.st_ino) in seen:
             continue
         seen.add((status.st_dev, status.st_ino))
+        walk.visit(len(found))
         yield folder
         for entry in found:
             path = os.path.join(folder, entry.name)  # noqa: PTH118  as named
@@ -186,11 +237,3 @@ def _fixed_part(pattern: str) -> Path:
     parts = Path(pattern).parts
     first = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     return Path(*parts[:first])
-
-
-def _files_below(folder: Path) -> list[str]:
-    found = []
-    for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [str(Path(parent, name)) for name in files if name.endswith(".par")]
-    return sorted(found)

@@ -136,10 +136,10 @@ def command(
     )
     _check_options(view, format_found, order)
     question = Question(given.values, given.study, format_found.reads, view)
-    files: Sequence[Spec | Rejection] = list(specs(paths, given.reading))
+    inside = Progress(elsewhere=True)  # nothing is written while a file is worked on
+    files: Sequence[Spec | Rejection] = list(specs(paths, given.reading, inside.show))
     if part is not None:
         part, files = _select_files(part, files, format_found, environment, question)
-    inside = Progress(elsewhere=True)  # nothing is written while a file is worked on
     run = BatchRun(question, environment, cache, engine, worker, inside.show)
     warn = format_found.reads != "page" or view.kind in ("section", "compare")
     repeat = format_found.reads != "page" or view.kind in ("full", "section")
