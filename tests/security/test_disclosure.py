@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,3 +141,30 @@ def test_imports_nest_only_so_deep(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         parcost.load(tmp_path / "spec.par")[0].evaluate()
     assert "circular-import" in {d.id for d in caught.value.diagnostics}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+@pytest.mark.parametrize("named", ["x.par", "user.par"])
+def test_links_in_a_circle_are_named_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """Such a file was said not to exist, or not to be a path."""
+    for link, to in {"x.par": "y.par", "y.par": "z.par", "z.par": "x.par"}.items():
+        (tmp_path / link).symlink_to(to)
+    (tmp_path / "user.par").write_text('use "x.par"\n' + SPEC)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError) as caught:
+        parcost.load(named)[0].evaluate()
+    said = " ".join(d.message for d in caught.value.diagnostics)
+    assert "links form a circle: x.par -> y.par -> z.par -> x.par" in said
+
+
+def test_files_of_one_name_that_import_each_other_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "part").mkdir()
+    (tmp_path / "job.par").write_text('use "part/job.par" as part\n' + SPEC)
+    (tmp_path / "part" / "job.par").write_text('use "../job.par" as whole\n')
+    with pytest.raises(SpecError) as caught:
+        parcost.load(tmp_path / "job.par")[0].evaluate()
+    (found,) = [d for d in caught.value.diagnostics if d.id == "circular-import"]
+    assert found.message == "a file imports itself: job.par -> part/job.par -> job.par"

@@ -39,6 +39,7 @@ from parcost.system.files import (
     check_size,
     current_folder,
     failure,
+    path_error,
     project_root,
     real_path,
     split_recipe,
@@ -387,7 +388,9 @@ class Loader:
         try:
             path = (module.path.parent / target.value).resolve()
         except (OSError, ValueError, RuntimeError):  # a null byte, or links in a circle
-            message = f"`{target.value}` is not a path of a file"
+            named = sources.relative_name(module.path.parent / target.value, module.source.name)
+            reason = path_error(Path(named))
+            message = f"`{target.value}` cannot be read: {reason}"
             raise error_at("unreadable-file", message, target.span) from None
         if not path.is_relative_to(root.resolve()):
             message = f"`{target.value}` is outside the project"
@@ -405,7 +408,7 @@ class Loader:
         key = str(path)
         if key in self._open:
             chain = self._open[self._open.index(key) :]
-            names = " -> ".join(Path(k).name for k in [*chain, key])
+            names = " -> ".join(os.path.relpath(k, Path(key).parent) for k in [*chain, key])
             raise error_at("circular-import", f"a file imports itself: {names}", target.span)
         if len(self._open) > MOST_IMPORTS:
             raise error_at("circular-import", "imports are nested too deeply", target.span)

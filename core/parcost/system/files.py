@@ -224,8 +224,25 @@ def real_path(path: Path, name: str | None = None) -> Path:
     except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle
         shown = name or str(path)
         gone = not (path.is_absolute() or current_folder())
-        why = "the current directory was removed" if gone else "its path does not exist"
+        why = "the current directory was removed" if gone else path_error(path)
         raise failure("unreadable-file", f"`{shown}` cannot be read: {why}", shown) from None
+
+
+def path_error(path: Path) -> str:
+    """Return why *path* has no real path: links in a circle, with their chain, or no such path."""
+    for link in (*reversed(path.parents), path):
+        chain: list[str] = []
+        place = str(link)
+        try:
+            while place not in chain and os.path.islink(place):  # noqa: PTH114  no ValueError
+                chain.append(place)
+                place = os.path.normpath(Path(place).parent / os.readlink(place))  # noqa: PTH115
+        except (OSError, ValueError):
+            break
+        if place in chain:
+            names = " -> ".join([*chain[chain.index(place) :], place])
+            return f"its links form a circle: {names}"
+    return "its path does not exist"
 
 
 def project_root(path: Path) -> Path:
