@@ -159,7 +159,7 @@ def test_links_in_a_circle_are_named_in_their_order(
     assert "links form a circle: x.par -> y.par -> z.par -> x.par" in said
 
 
-def test_files_of_one_name_that_import_each_other_are_told_apart(tmp_path: Path) -> None:
+def test_a_cycle_has_the_folders_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("")
     (tmp_path / "part").mkdir()
     (tmp_path / "job.par").write_text('use "part/job.par" as part\n' + SPEC)

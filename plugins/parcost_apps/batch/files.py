@@ -64,14 +64,14 @@ class _Walk:
             yield from (str(Path(parent, name)) for name in files if name.endswith(".par"))
 
 
-def _show_nothing(text: str) -> None:
+def _ignore_line(text: str) -> None:
     """Ignore a line of progress."""
 
 
 def specs(
     named: Iterable[str],
     reading: ImportOptions = PLAIN,
-    show: Callable[[str], None] = _show_nothing,
+    show: Callable[[str], None] = _ignore_line,
 ) -> Iterator[Spec | Rejection]:
     """Yield each spec file once that *named* files, directories and patterns select.
 
@@ -99,7 +99,7 @@ def foreign_files(folder: Path) -> list[str]:
     Raises:
         SpecError: The directory has too many entries.
     """
-    below = _Walk(str(folder), _show_nothing).files_below(folder)
+    below = _Walk(str(folder), _ignore_line).files_below(folder)
     return _foreign_inside(folder) if folder.is_dir() and next(below, None) is None else []
 
 
