@@ -206,6 +206,7 @@ RECIPES = {
     "bf16_zero": (2, 2, 12),
     "fp16_zero": (2, 2, 12),
     "bf16_fsdp": (4, 4, 8),
+    "bf16_autocast": (4, 4, 8),
     "bf16_deepseek": (2, 4, 8),
     "bf16_light": (2, 2, 8),
     "bf16_pure": (2, 2, 4),

@@ -206,7 +206,9 @@ def test_a_base_in_four_bits_is_quantized(tool: str, old: str, new: str, base: s
     assert f"catalog.quantizations.{base}" in {one.value for one in found.uses}
 
 
-@pytest.mark.parametrize(("more", "recipe"), [("--load_in_4bit", "bf16_pure"), ("", "bf16_fsdp")])
+@pytest.mark.parametrize(
+    ("more", "recipe"), [("--load_in_4bit", "bf16_pure"), ("", "bf16_autocast")]
+)
 def test_adapters_beside_a_quantized_base_are_bf16_in_trl(more: str, recipe: str) -> None:
     found = read("trl", "--bf16", f"--bf16 --use_peft {more}")
     assert f"catalog.precisions.{recipe}" in {one.value for one in found.uses}

@@ -136,12 +136,12 @@ def test_what_the_language_lacks_is_an_error_at_its_key(
     [
         (
             "llamafactory",
-            "bf16_fsdp",
+            "bf16_autocast",
             {"micro_batch": "1", "micro_batches": "4", "sequence": "4096", "recompute": "full"},
         ),
         ("axolotl", "bf16_pure", {"micro_batch": "1", "sequence": "4096", "recompute": "full"}),
         ("torchtune", "bf16_pure", {"micro_batch": "2", "micro_batches": "4", "recompute": "full"}),
-        ("trl", "bf16_fsdp", {"micro_batch": "1", "micro_batches": "4", "recompute": "full"}),
+        ("trl", "bf16_autocast", {"micro_batch": "1", "micro_batches": "4", "recompute": "full"}),
         ("ms_swift", "bf16_zero", {"micro_batch": "1", "sequence": "4096"}),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_launcher_states_devices(tool: str, devices: str) -> None:
         ("ms_swift", "zero3", "zero2_offload", "offload.optimizer", "1"),
         ("llamafactory", "packing", "gradient_checkpointing: on\npacking", RECOMPUTE, "full"),
         ("llamafactory", "packing", "sequence_parallel_size: 4\npacking", "layout.cp", "4"),
-        ("trl", "trl/scripts/sft.py", "trl/examples/scripts/sft.py", "uses", "bf16_fsdp"),
+        ("trl", "trl/scripts/sft.py", "trl/examples/scripts/sft.py", "uses", "bf16_autocast"),
         ("axolotl", "bf16: true", SHARDED, "sharding.shard", "4 * layout.cp"),
         ("trl", "--model_name_or_path", "--model_name", "training.model", "llama31_8b"),
         ("axolotl", "bf16: true", f"plugins: [x.{CUT}]", "training.loss_chunks", CHUNKS),

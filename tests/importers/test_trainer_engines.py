@@ -279,7 +279,9 @@ def test_the_answer_on_precision_chooses_the_engine(
 ) -> None:
     """FSDP waits for the last of four micro-batches, and DeepSpeed has types of its own."""
     text = "model_name_or_path: Qwen/Qwen3-4B\nper_device_train_batch_size: 1\nbf16: true\n"
-    options = evolve(PLAIN, uses=(f"catalog.precisions.{recipe}",), settings=("layout.zero",))
+    options = evolve(
+        PLAIN, uses=(f"catalog.precisions.{recipe}",), settings=(("layout.zero", "3"),)
+    )
     one = importer_of("trl")
     found = one.read(ImportFile("a.yaml", text + "gradient_accumulation_steps: 4\n", options))
     assert framework in uses(found)
@@ -323,10 +325,37 @@ def test_narrow_states_beside_a_launcher_are_listed() -> None:
 
 
 def test_sharding_of_the_command_line_leaves_no_replicas() -> None:
-    options = evolve(PLAIN, settings=("layout.zero",))
+    options = evolve(PLAIN, settings=(("layout.zero", "3"),))
     found = read_file("trl", ImportFile("run.sh", TRL, options))
     assert not {"layout.zero", "overlap.bucket"} & settings(found).keys()
     assert not any("DistributedDataParallel" in one.assumption for one in found.uses)
+
+
+@pytest.mark.parametrize("adapters", ["", " --use_peft --lora_r 16"])
+@pytest.mark.parametrize(
+    "launch, given",
+    [
+        ("accelerate launch --multi_gpu --num_processes 8", ()),
+        ("accelerate launch --num_processes 8", (("layout.zero", "0"),)),
+        ("accelerate launch", (("layout.zero", "0"), ("cluster.devices", "8"))),
+    ],
+)
+def test_replicas_have_nothing_of_fsdp(
+    launch: str, given: tuple[tuple[str, str], ...], adapters: str
+) -> None:
+    """The recipe of replicas was called `bf16_fsdp`, and `--set layout.zero=0` was FSDP."""
+    words = f"{launch} trl/scripts/sft.py --model_name_or_path Qwen/Qwen3-4B --bf16 true"
+    text = f"{words} --max_length 4096 --packing true --per_device_train_batch_size 1{adapters}\n"
+    options = evolve(PLAIN, settings=given)
+    found = read_file("trl", ImportFile("run.sh", text, options))
+    assert {"layout.zero", "overlap.bucket"} <= settings(found).keys()
+    facts = [*uses(found), *(one.assumption for one in found.uses), *assumptions(found).values()]
+    assert not [one for one in facts if "fsdp" in one.replace("deepspeed or fsdp", "").lower()]
+    if launch != "accelerate launch":
+        assert "precisions.bf16_autocast" in uses(found)
+        return
+    (asked,) = [one for one in found.questions if one.attribute == "precision"]
+    assert "--use catalog.precisions.bf16_autocast" in asked.answers
 
 
 def test_states_of_8_bits_that_a_recipe_replaces_are_listed() -> None:

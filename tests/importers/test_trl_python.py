@@ -199,7 +199,7 @@ def test_max_seq_length_leaves_two_releases() -> None:
 def test_adapters_beside_a_quantized_model_have_a_type_by_bf16_and_fp16() -> None:
     """TRL casts them to bf16 with bf16 alone; with fp16 they stay in float32."""
     assert "precisions.bf16_pure" in uses(read(QLORA))
-    assert "precisions.bf16_fsdp" in uses(read(QLORA, ("bf16=True", "fp16=True")))
+    assert "precisions.bf16_autocast" in uses(read(QLORA, ("bf16=True", "fp16=True")))
     found = read(QLORA, ("bf16=True", "bf16=False"))
     (question,) = [one for one in found.questions if one.attribute == "precision"]
     assert "the script decides" in question.reason

@@ -33,8 +33,9 @@ class ImportOptions:
     entries to add. *recipe* selects one of several configurations of a file. *environment* has
     values of shell variables. *family* is the model type of a config.json. *text_only* omits the
     vision and audio towers of a model. *files* are other files of the same job. *settings* are
-    attributes that the command line sets, so that the files need not have them. *anchors* are files
-    with measured runs of the job, or attributes of one such as ``step_time = 4.1 s``.
+    attributes that the command line sets, with their texts, so that the files need not have them.
+    *anchors* are files with measured runs of the job, or attributes of one such as
+    ``step_time = 4.1 s``.
     """
 
     tool: str = ""
@@ -44,8 +45,13 @@ class ImportOptions:
     family: str = ""
     text_only: bool = False
     files: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
     anchors: tuple[str, ...] = ()
+
+    @property
+    def set_paths(self) -> frozenset[str]:
+        """The attributes that the command line sets, such as ``layout.tp``."""
+        return frozenset(path for path, _ in self.settings)
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -85,7 +85,8 @@ class Session:
         name, recipe = split_recipe(str(path))
         reading = evolve(reading, recipe=recipe) if recipe else reading
         if reading.tool or not name.endswith(SUFFIX):
-            reading = evolve(reading, settings=tuple(overrides or ()))
+            given = tuple((path, str(value)) for path, value in (overrides or {}).items())
+            reading = evolve(reading, settings=given)
         module = self.loader.file(Path(name), name, keep=keep, reading=reading)
         return scenarios_of(self, module, overrides or {})
 

@@ -60,7 +60,7 @@ class ToolFiles(FileReader):
         self, source: Source, path: Path, options: ImportOptions, session: Session
     ) -> ForeignFile:
         """Return the file as a syntax tree, together with the further files of *options*."""
-        given = {*options.settings, *_added_blocks(options, session)}
+        given = {*options.set_paths, *_added_blocks(options, session)}
         return parse_job(read_job([(source, path)], options, session), given)
 
     def tool_of(self, name: str, kind: str, session: Session) -> str:
@@ -210,10 +210,10 @@ def _read_file(
     if problems:
         raise SpecError(problems)
     translation = drop_assumptions(translation, importer.subjects, given)
-    translation = with_added_values(translation, source, importer.needs, given, reading.settings)
+    translation = with_added_values(translation, source, importer.needs, given, reading.set_paths)
     labels = {kind: one.label for kind, one in given.items()}
     translation = merge_into_blocks(translation, importer.needs, labels)
-    known = {*given, *reading.settings}
+    known = {*given, *reading.set_paths}
     open_ones = [one for one in translation.questions if not is_answered(one, known)]
     translation = evolve(translation, questions=open_ones)
     return ImportedFile(

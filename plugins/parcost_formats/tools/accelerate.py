@@ -203,13 +203,14 @@ def _precision(found: SettingCollector, *, sharded: bool) -> None:
         answers = ("--use catalog.precisions.fp8_torchao", "--use catalog.precisions.fp8_delayed")
         found.ask("precision", "the script sets the recipe for 8 bits", answers, key)
     elif kind == "bf16" and not sharded:
-        answers = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
+        answers = ("--use catalog.precisions.bf16_autocast", "--use catalog.precisions.bf16_pure")
         found.ask(
             "precision", "the script loads the weights of replicas in 4 or 2 bytes", answers, key
         )
     else:
-        found.use("precisions.bf16_fsdp", key, "" if sharded else _AUTOCAST)
-        block = "precision accelerate extends bf16_fsdp"
+        recipe = "bf16_fsdp" if sharded else "bf16_autocast"
+        found.use(f"precisions.{recipe}", key, "" if sharded else _AUTOCAST)
+        block = f"precision accelerate extends {recipe}"
         if sharded:
             assume_fsdp_types(found, block)
         if kind == "fp16":

@@ -50,8 +50,8 @@ from parcost_formats.tools.unsupported import PROGRAM
 #: Options of `accelerate launch` with which it is taken to have no other configuration.
 _CHOOSING = {"multi_gpu", "use_fsdp", "use_deepspeed", "num_processes", "config_file", "cpu"}
 _MIXED = "mixed_precision"
-_NARROW = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
-_ENGINES = ("bf16_zero", "bf16_fsdp", "bf16_pure")
+_NARROW = ("--use catalog.precisions.bf16_autocast", "--use catalog.precisions.bf16_pure")
+_ENGINES = ("bf16_zero", "bf16_fsdp", "bf16_autocast", "bf16_pure")
 _RANKS = ("nproc_per_node", "NPROC_PER_NODE", "num_gpus", "num_processes", "ntasks_per_node")
 #: Programs that submit jobs and multiply ``--num_processes`` by their ``--num_nodes``: mason.py of
 #: allenai/open-instruct.
@@ -346,13 +346,13 @@ class TrainerKeys:
             found.ask("layout.zero", reason, answers)
             recipes = [f"--use catalog.precisions.{one}" for one in _ENGINES]
             found.ask("precision", "it depends on the engine: DeepSpeed, FSDP or DDP", recipes)
-        if "layout.zero" in options.settings:
-            if any("bf16_zero" in one for one in options.uses):
-                found.use(FRAMEWORK, why="DeepSpeed, with the precision of --use")
-                return not is_open
+        stage = dict(options.settings).get("layout.zero", "")
+        if stage and any("bf16_zero" in one for one in options.uses):
+            found.use(FRAMEWORK, why="DeepSpeed, with the precision of --use")
+        elif stage and stage.strip() != "0":
             found.use("frameworks.transformers", why="PyTorch FSDP, for --set layout.zero")
             read_reduction(found)
-        elif not is_open:
+        elif stage or not is_open:
             fact = (
                 f"{self.rules['version']}: without deepspeed or fsdp, replicas hold the whole state"
             )
@@ -650,9 +650,9 @@ class TrainerKeys:
         elif not narrow:
             found.use("precisions.fp32", "", why)
         else:
-            found.use("precisions.bf16_fsdp", key, why)
+            found.use("precisions.bf16_autocast", key, why)
             if narrow == "fp16":
-                found.set("precision trainer extends bf16_fsdp", "compute", "fp16", key)
+                found.set("precision trainer extends bf16_autocast", "compute", "fp16", key)
                 found.assume("training", "precision", "trainer", why)
 
     def _states(self) -> None:
