@@ -108,7 +108,7 @@ def _read_job(
         )
         raise click.UsageError(message)
     recipe = recipe or reading.recipe
-    reading = evolve(reading, recipe=recipe, files=files, settings=tuple(values))
+    reading = evolve(reading, recipe=recipe, files=files, settings=tuple(values.items()))
     job = read_job([(sources.read(Path(first), first), Path(first))], reading, session)
     found = questions_of(job.files) or _binding_errors(first, job, values, reading, session)
     if found:
