@@ -69,13 +69,17 @@ def test_an_anchor_moves_another_layout_by_its_weight_and_not_the_catalogue() ->
 
 
 @pytest.mark.slow
-def test_time_and_cost_of_a_run_say_that_they_are_not_anchored() -> None:
+def test_figures_of_the_step_time_say_that_they_are_not_anchored() -> None:
     run = "run { tokens = 1e12 }\nprice { device_hour = 2 USD/h }\n"
-    said = "by the predicted step time, not the anchored one"
+    said = "at the step time from the catalogue"
     for text, is_said in ((run + anchor(1.2), True), (run, False)):
         result = evaluate(text, FOUR).result
-        notes = {one.name: one.brief or "" for _, one in result.figures}
-        assert (said in notes["days"], said in notes["cost"]) == (is_said, is_said)
+        notes = {one.name: one.brief or one.note for _, one in result.figures}
+        speeds = ["flops_per_device", "tokens_per_second", "tokens_per_second_per_device"]
+        for name in ["days", "cost", "mfu", "hfu", *speeds]:
+            assert (said in notes[name]) == is_said, name
+        step = result.figure("step_time")
+        assert result.figure("tokens_per_second") == pytest.approx(16 * 2048 / step)
 
 
 @pytest.mark.slow

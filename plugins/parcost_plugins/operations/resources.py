@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from parcost import Figure, Formula, MissingFigure, Real, Study, attribute, formula
 from parcost.numeric import minimum, ratio
-from parcost_plugins.vocabulary import Anchor, Cluster, Energy, Price, Run
+from parcost_plugins.vocabulary import Cluster, Energy, Price, Run
+from parcost_plugins.vocabulary.anchor import step_time_note
 
 if TYPE_CHECKING:
     from parcost_plugins.operations.speed import Speed
@@ -43,9 +44,9 @@ def resource_figures(study: Study, speed: Speed) -> tuple[list[Figure], list[Fig
     seconds: Real | None = None
     if run is not None:
         seconds = ratio(run.tokens, speed.tokens)
-        headline += _length(run, speed, _kind_of_time(study))
+        headline += _length(run, speed, step_time_note(study))
     if price is not None:
-        headline += _cost(price, speed, seconds, _kind_of_time(study))
+        headline += _cost(price, speed, seconds, step_time_note(study))
     if energy is not None:
         drawn = draw(study, energy, speed.busy)
         if drawn is not None:
@@ -131,11 +132,6 @@ def _wall_rate(speed: Speed) -> Formula:
         speed=ratio(speed.tokens, speed.useful),
         source=speed.source,
     )
-
-
-def _kind_of_time(study: Study) -> str:
-    """Return a note on the step time in use if the study has an anchor, else ""."""
-    return "by the predicted step time, not the anchored one" if study.all(Anchor) else ""
 
 
 def _length(run: Run, speed: Speed, kind: str) -> Iterator[Figure]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parcost import BYTES, ONE, SECONDS, Real, block, integer, quantity, string
+from parcost import BYTES, ONE, SECONDS, Real, Study, block, integer, quantity, string
 
 
 @block(
@@ -66,6 +66,11 @@ class Anchor:
         ),
     )
     steps: int | None = integer(default=None, structural=True, doc="number of steps of the median")
+
+
+def step_time_note(study: Study) -> str:
+    """Return which step time a figure is computed from, if the study has an anchored one."""
+    return "at the step time from the catalogue" if study.all(Anchor) else ""
 
 
 def read_settings(text: str) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from parcost.numeric import any_of
 from parcost_plugins.analysis.figures.time import tokens
 from parcost_plugins.vocabulary import Cluster, Training
 from parcost_plugins.vocabulary.adapters import TRAINED_PASSES, passes_of, trains_model
+from parcost_plugins.vocabulary.anchor import step_time_note
 from parcost_plugins.vocabulary.attention_mask import writes_scores
 
 
@@ -27,6 +28,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         title="model FLOP/s per device",
         value=formula("ratio(tokens C, N T)", symbols),
         unit="TFLOPS",
+        note=step_time_note(study),
     )
     compute = study[Training].precision.compute
     peak = attribute(study[Cluster].device, compute)
@@ -34,6 +36,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         return
     causal = study[Training].model.causal
     of_peak = f"of the dense {compute} peak; attention counted"
+    at = f", {note}" if (note := step_time_note(study)) else ""
     asked_for = "causal" if causal else "in both directions"
     yield Figure(
         name="mfu",
@@ -41,8 +44,8 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         title="MFU (model FLOPs)",
         value=formula("ratio(tokens C, N T peak)", symbols, peak=(peak, "FLOP/s")),
         unit="%",
-        note=f"{of_peak} {asked_for}, excluding recomputation",
-        brief=f"of the dense {compute} peak",
+        note=f"{of_peak} {asked_for}, excluding recomputation{at}",
+        brief=f"of the dense {compute} peak{at}",
     )
     # Kernels that write the scores compute all of them, and mask half afterwards.
     masked = causal and writes_scores(study)
@@ -57,8 +60,8 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
             peak=(peak, "FLOP/s"),
         ),
         unit="%",
-        note=f"{of_peak} {executed}, including recomputation, mean over devices",
-        brief="including recomputation",
+        note=f"{of_peak} {executed}, including recomputation, mean over devices{at}",
+        brief=f"including recomputation{at}",
     )
 
 

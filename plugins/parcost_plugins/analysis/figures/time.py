@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Study, attribute, exposed_seconds, formula
 from parcost_plugins.vocabulary import Anchor, Cluster, Training
+from parcost_plugins.vocabulary.anchor import step_time_note
 
 
 def tokens(study: Study) -> Formula:
@@ -36,14 +37,16 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
         title="tokens/s",
         value=formula("ratio(tokens, T)", symbols),
         unit="",
-        brief="",
+        note=step_time_note(study),
+        brief=step_time_note(study),
     )
     yield Figure(
         name="tokens_per_second_per_device",
         title="tokens/s per device",
         value=formula("ratio(tokens, T N)", symbols, N=attribute(study[Cluster], "devices")),
         unit="",
-        brief="",
+        note=step_time_note(study),
+        brief=step_time_note(study),
     )
 
 
