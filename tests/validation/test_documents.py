@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 from attrs import fields
 
+from parcost.plugins.discovery import load
 from parcost_measured.validation.command import command
-from parcost_measured.validation.rows import PRECISIONS, RunRow
+from parcost_measured.validation.frameworks import all_frameworks, profile_of
+from parcost_measured.validation.rows import PRECISIONS, RunRow, read_files, shipped_runs
 from parcost_measured.validation.selection import METRICS, paths
 
 ROOT = Path(__file__).parents[2]
@@ -84,3 +87,20 @@ def test_the_page_on_accuracy_is_what_the_command_prints(
     found = validate("--format", "md")
     assert found.exit_code == 0
     golden(ACCURACY, f"{found.stdout}\n{MARK}{by_hand}")
+
+
+def test_every_profile_names_a_row_that_ran_it_or_says_that_none_did() -> None:
+    plugins = load()
+    shipped = shipped_runs(plugins)
+    assert shipped is not None
+    ran = defaultdict(set)
+    for one in read_files([shipped]).placed:
+        ran[profile_of(one.row).framework].add(one.row.id)
+    frameworks = all_frameworks(plugins)
+    assert len(frameworks) == len(list((ROOT / "specs/parcost_specs/frameworks").glob("*.par")))
+    for name, framework in frameworks.items():
+        if framework.checked == "no open row":
+            assert not ran[name], name
+        else:
+            assert framework.checked in ran[name], name
+        assert None not in (framework.first_year, framework.last_year), name

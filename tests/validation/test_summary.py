@@ -283,7 +283,7 @@ def test_rows_that_are_younger_than_their_profile_are_counted(row: Make) -> None
     assert (age.rows, age.newer, age.checked) == (3, 2, "a")
     assert age.warning == "`x` describes releases up to 2025, and 2 of its 3 rows are newer"
     tables_, _ = tables(found, 0)
-    assert ["x", "2024 to 2025", "3", "2", "a"] in tables_
+    assert ["x", "2024 to 2025", "3", "2", "16.7 %", "a"] in tables_
     assert json.loads(documents.to_json(found))["profiles"][0]["newer"] == 2
 
 

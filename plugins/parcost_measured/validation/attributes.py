@@ -558,7 +558,7 @@ def _dispatcher(facts: Facts) -> Value:
     named = re.search(r"\b(deep|hybrid)ep\b(?! (?:is )?(?:off|disabled))", row.notes, re.IGNORECASE)
     if named and not re.search(r"(no|without|not) (deep|hybrid)ep", row.notes, re.IGNORECASE):
         return f"{named[1].lower()}ep"
-    if facts.profile.framework == "megatron_core":
+    if facts.profile.framework.startswith("megatron_core"):
         return Assumption("alltoall", "tokens are exchanged by all-to-all, as Megatron recommends")
     return None
 

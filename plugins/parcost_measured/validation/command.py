@@ -123,7 +123,7 @@ def command(
     """
     from parcost_measured.validation.collective_log import is_log
     from parcost_measured.validation.evaluation import write_studies
-    from parcost_measured.validation.frameworks import GENERIC, frameworks_of
+    from parcost_measured.validation.frameworks import all_frameworks
     from parcost_measured.validation.hardware import families_of
     from parcost_measured.validation.summary import device_of, summarize
 
@@ -154,8 +154,7 @@ def command(
         cases = [*write_studies([*rows.placed, *rows.apart], place)]
         evaluated = _evaluate_cases(cases, selection, engine, values, elsewhere=out is not None)
         families = families_of({device_of(placed.row) for placed in rows.placed})
-        named = {case.written.framework for case, _ in cases if case.written is not None}
-        profiles = frameworks_of(named - {GENERIC.framework}, plugins)
+        profiles = all_frameworks(plugins)
         summary = summarize(evaluated, rows.flaws, rows.unknown, families, profiles)
         if file is not None:
             _write_intervals(file, label, summary)

@@ -44,6 +44,7 @@ def to_json(summary: Summary) -> str:
                 "checked": one.checked,
                 "rows": one.rows,
                 "newer": one.newer,
+                "mape": None if one.step is None else _percent(one.step.mape),
             }
             for one in summary.profiles
         ],

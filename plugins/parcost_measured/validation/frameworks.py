@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ from parcost_measured.validation.rows import RunRow
 from parcost_plugins.vocabulary import Framework
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from parcost.plugins.discovery import Plugins
 
 
@@ -115,6 +117,10 @@ def _is_from(row: RunRow, name: str, least: tuple[int, int]) -> bool:
     return found is not None and (int(found[1]), int(found[2])) >= least
 
 
+def _files(folder: Traversable) -> Iterator[Traversable]:
+    return folder.iterdir() if folder.is_dir() else iter(())
+
+
 def lacks_links_between_nodes(row: RunRow) -> bool:
     """Return whether NCCL of the row's container uses NVLink only within a node.
 
@@ -132,9 +138,14 @@ def year_of(row: RunRow) -> int | None:
     return row.year if found is None else 2000 + int(found[1])
 
 
-def frameworks_of(names: Iterable[str], plugins: Plugins) -> Mapping[str, Framework]:
-    """Return the frameworks of the catalogue with these *names*."""
-    text = "".join(f"use catalog.frameworks.{name}\n" for name in sorted(set(names)))
+def all_frameworks(plugins: Plugins) -> Mapping[str, Framework]:
+    """Return the frameworks of the catalogues by name."""
+    text = "".join(
+        f"use {catalogue.name}.frameworks.{name.removesuffix('.par')}\n"
+        for _, catalogue in plugins.offers("catalogues").values()
+        for name in sorted(one.name for one in _files(catalogue.root / "frameworks"))
+        if name.endswith(".par")
+    )
     if not text:
         return {}
     (scenario,) = load_text(text, plugins=plugins)

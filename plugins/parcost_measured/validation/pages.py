@@ -164,18 +164,22 @@ def _profiles(summary: Summary) -> Iterator[Item]:
     if not summary.profiles:
         return
     yield Heading("Profiles of frameworks")
-    yield Line("A profile describes releases of certain years. Newer rows may run different code.")
+    yield Line(
+        "A profile describes releases of certain years. Newer rows may run different code. The "
+        "values of a profile without rows come from the code that was read, and from no run."
+    )
     columns = [Column("profile"), *(Column(t, "right") for t in _AGES), Column("checked by")]
     rows = []
     for one in summary.profiles:
         years = f"{one.first_year} to {one.last_year}" if one.last_year else "not stated"
         if one.last_year and one.first_year == one.last_year:
             years = f"{one.last_year}"
-        rows.append(Row([one.name, years, f"{one.rows:,}", f"{one.newer:,}", one.checked]))
+        error = "" if one.step is None else _percent(one.step.mape)
+        rows.append(Row([one.name, years, f"{one.rows:,}", f"{one.newer:,}", error, one.checked]))
     yield Table(columns, rows)
 
 
-_AGES = ("years", "rows", "newer")
+_AGES = ("years", "rows", "newer", "MAPE")
 
 
 def _ranking(summary: Summary) -> Iterator[Item]:

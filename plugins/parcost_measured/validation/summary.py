@@ -138,7 +138,10 @@ class Ranking:
 
 @frozen(kw_only=True)
 class ProfileAge:
-    """A profile of a framework: its years, the run that checks it, and the number of newer rows."""
+    """A profile of a framework: its years, the run that checks it, and the rows that ran it.
+
+    *newer* are rows that are newer than its years; *step* is their error, None without rows.
+    """
 
     name: str
     first_year: int | None
@@ -146,6 +149,7 @@ class ProfileAge:
     checked: str
     rows: int
     newer: int
+    step: Score | None
 
     @property
     def warning(self) -> str:
@@ -161,12 +165,11 @@ class ProfileAge:
 def profile_ages(
     rows: Sequence[ScoredRow], frameworks: Mapping[str, Framework]
 ) -> list[ProfileAge]:
-    """Return the age of each profile of *frameworks* that occurs in rows, by name."""
+    """Return the age of each profile of *frameworks*, by name, with the rows that ran it."""
     found = []
-    for name, members in sorted(group_by(rows, lambda one: one.written.framework).items()):
-        if (framework := frameworks.get(name)) is None:
-            continue
-        last = framework.last_year
+    by_name = group_by(rows, lambda one: one.written.framework)
+    for name, framework in sorted(frameworks.items()):
+        members, last = by_name.get(name, []), framework.last_year
         years = [year_of(one.row) for one in members]
         found.append(
             ProfileAge(
@@ -176,6 +179,7 @@ def profile_ages(
                 checked=framework.checked,
                 rows=len(members),
                 newer=sum(last is not None and year is not None and year > last for year in years),
+                step=score([one.error for one in members]),
             )
         )
     return found

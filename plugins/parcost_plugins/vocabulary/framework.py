@@ -108,7 +108,9 @@ class Framework:
         doc="last year of these releases; `validate` warns of newer runs",
     )
     checked: str = string(
-        default="", doc="a measured run of that time that was compared with the values"
+        default="",
+        doc="the `id` of a measured run of that time that was compared with the values, or "
+        "`no open row`",
     )
     mode: str = word(*MODES, default="eager", doc="default of `kernels.mode`: how layers run")
     cuda_graphs: str = word(
