@@ -1,8 +1,8 @@
 """Intervals of step time and memory, from the measured errors of similar runs.
 
 An interval is the prediction times a low and a high factor. Both are ratios measured / predicted of
-the runs most similar to the study. A device without measured runs has efficiencies of its family;
-the spread of that family is added to the logarithm of either factor in quadrature.
+the runs most similar to the study. A device without measured runs has the efficiencies of its
+family. The spread of the family is added in quadrature to the logarithm of both factors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FIGURES = ("step_time", "memory")
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Return the rule that the low end of a range does not exceed its high end."""
+    """Return the rule that the low end of an interval is at most its high end."""
     training = study.get(Training)
     if training is None:
         return
@@ -40,7 +40,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 @hookimpl
 def figures(study: Study, outcome: Outcome) -> Iterator[Interval]:
-    """Yield the intervals of step time and memory; none where a sweep varies their share."""
+    """Yield the intervals of step time and memory; none if a sweep changes their coverage."""
     training = study.get(Training)
     if training is None:
         return

@@ -1,8 +1,8 @@
 """The communication roofline of a machine: the FLOPs per byte at the ridge.
 
-A link of bandwidth B and a peak F are in balance at F / B FLOPs per byte: the ridge. Every level of
-a fabric has one, and so has the memory. Peaks are dense and bandwidths are per direction, as
-everywhere in parcost. The ridge of a sparse peak over both directions is the same number.
+The ridge of a link with bandwidth B and a peak F is at F / B FLOPs per byte. Every level of a
+fabric has a ridge, and so has the memory. Peaks are dense and bandwidths are per direction, as
+everywhere in parcost. A sparse peak / the bandwidth of both directions gives the same ridge.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Lower bounds of every algorithm: rounds, bytes through ports, bytes to add.
+"""Lower bounds of every algorithm: rounds, bytes through ports, and bytes to add.
 
-The bound is an algorithm that must be named: ``lower_bound`` estimates a collective, or a whole
-step, at the limit. It is the largest of three limits.
+The bound is available as the algorithm ``lower_bound``, which must be chosen by name. It is the
+largest of three limits.
 
-- Latency: after r rounds a rank of k ports has data of at most (k + 1)^r ranks, itself
-  included; one round if switches multicast.
-- Bytes: at every level, data for ranks outside a unit pass the ports that leave the unit. So an
+- Latency: after r rounds a rank with k ports has data of at most (k + 1)^r ranks, itself included.
+  If switches multicast, one round is enough.
+- Bytes: at every level, data for ranks outside a unit pass through the ports of the unit. So an
   all-reduce sends 2n (P - 1)/P through the port of a rank. If the switches reduce, each rank sends
-  its data once. A torus has two ports per dimension, and the blocks of an all-to-all cross the
-  middle of its longest.
+  its data once. A torus has two ports per dimension. The blocks of an all-to-all cross the
+  bisection of its longest dimension.
 - Sums: n (P - 1)/P bytes on the busiest rank, if the work is spread evenly.
 
-The best link decides: an algorithm may use every level at once.
+The fastest link determines the bound, because an algorithm may use all levels at the same time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ADDS = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 
 
 class LowerBound(Collective):
-    """The largest of the limits of latency, of bytes and of sums."""
+    """The largest of the limits of latency, bytes and sums."""
 
     name = "lower_bound"
     operations = frozenset(OPERATIONS)
@@ -50,10 +50,10 @@ class LowerBound(Collective):
 
 
 def _latency_seconds(group: Group) -> Real:
-    """Return the seconds of the rounds until each rank has data of all others, at the lowest
-    latency.
+    """Return the minimum time in seconds, by latency alone, until each rank has data of all others.
 
-    In a round a rank with k ports hears from k others: ceil(log P / log(k + 1)) rounds.
+    In each round a rank with k ports receives from k others. So it takes ceil(log P / log(k + 1))
+    rounds.
     """
     alpha = group.links[0].latency
     multicasts = False

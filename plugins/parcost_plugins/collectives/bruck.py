@@ -1,8 +1,7 @@
 """Bruck's algorithms: logarithmically many rounds for any number of ranks.
 
-Distances cycle through powers of two whatever the placement. So every round is estimated at
-``group.pair``, the slowest boundary, for partners at any distance. The local shuffle of blocks is
-not counted.
+The distances of partners are powers of two, independent of the placement. So every round is
+estimated on ``group.pair``, the slowest boundary. The local reordering of blocks is not included.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ _FORMULAS = {
 
 
 class Bruck(PhasedAlgorithm):
-    """Round k moves blocks by 2^k: all so far (all-gather), or those whose bit k is set."""
+    """Round k moves blocks by 2^k ranks: all blocks received so far (all-gather), or blocks whose
+    bit k is set.
+    """
 
     name = "bruck"
     operations = frozenset(_FORMULAS)

@@ -1,7 +1,7 @@
 """Point-to-point: one message to the next rank of the group.
 
-It is estimated on ``group.hop``, the slowest boundary between neighbours. There a rank shares the
-ports with ranks of its node that cross at the same time.
+It is estimated on ``group.hop``, the slowest boundary between neighbours. At this boundary, a rank
+shares the ports with other ranks of its node.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Two complementary binary trees: logarithmic latency at nearly full bandwidth.
 
-Every rank is an inner node of one tree and a leaf of the other. So each tree may carry half of the
-message with every port busy. Each tree has c pieces, with ``c = sqrt(d n / (2 alpha B))`` for trees
-of depth d; a short message is not split. In NCCL this is the algorithm ``tree``: one pair of trees
-per channel, each through its own port of a node. So a boundary is crossed through every port that
-the group owns there, as with a ring. They ignore the levels of the fabric and are estimated on
-``group.flat``.
+Every rank is an inner node of one tree and a leaf of the other. So each tree carries half of the
+message, and every port is busy. A tree of depth d sends ``c = sqrt(d n / (2 alpha B))`` pieces; a
+short message is not split. In NCCL this is the algorithm ``tree``: one pair of trees per channel,
+each through its own port of a node. So the trees use every port of the group at a boundary, as a
+ring does. They ignore the levels of the fabric and are estimated on ``group.flat``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Recursive halving and doubling: the bytes of a ring in logarithmically many rounds.
 
-If every level holds a power of two of units, halving starts with near partners and doubling ends
-with them. So the data that crosses an outer level has been halved on the inner ones. Otherwise
-every round is estimated at ``group.pair``, the slowest boundary. If the number of ranks is not a
-power of two, pairs of ranks first merge into one: exact for an all-reduce, an approximation for a
-reduce-scatter, whose shares become unequal. The other operations then cannot run.
+If every level has a power of two of units, halving starts with near partners, and doubling ends
+with them. So the inner levels have already reduced the data that crosses an outer level. Otherwise
+every round is estimated on ``group.pair``, the slowest boundary. If the number of ranks is not a
+power of two, pairs of ranks first merge into one: this is exact for an all-reduce, and approximate
+for a reduce-scatter, whose shards become unequal. Other operations do not support such numbers of
+ranks.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def collectives() -> list[HalvingDoubling]:
 
 
 def _on_pair(operation: str, n: Real, group: Group, odd: Real) -> Phase:
-    """Return all rounds at the slowest boundary; *odd* is 1 where this form applies."""
+    """Return all rounds on the slowest boundary; *odd* is 1 where this formula applies."""
     passes, P = _PASSES[operation], group.ranks
     q = largest_power(P)
     merged = where(q == P, 0.0, 1.0) * odd
@@ -80,7 +81,7 @@ def _on_pair(operation: str, n: Real, group: Group, odd: Real) -> Phase:
 
 
 def _by_level(operation: str, left: Real, group: Group, even: Real = 1.0) -> list[Phase]:
-    """Return the rounds of each level for *left* bytes; *even* is 1 where this form applies."""
+    """Return the rounds of each level for *left* bytes; *even* is 1 where this formula applies."""
     passes, adds = _PASSES[operation], operation in _REDUCES
     found = []
     for g, link in zip(group.shape, partner_links(group), strict=True):

@@ -1,10 +1,10 @@
 """Hierarchical collectives: rings on one level of the fabric after another.
 
 An all-reduce over levels 1 to q starts with a reduce-scatter within level 1. An all-reduce of the
-shards over levels 2 to q follows, then an all-gather within level 1. So the outer levels carry a
-shard on every port, and their latency counts their own units only. On one level it is the ring. If
-units have different numbers of members, the largest unit determines the time within units; the
-ports of the smallest unit determine the time outside.
+shards over levels 2 to q follows, then an all-gather within level 1. So every port of an outer
+level carries a shard. With a single level it is a ring. If units have different numbers of members,
+the largest unit determines the time inside units. The ports of the smallest unit determine the time
+between units.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORMULAS = {
 
 
 class Hierarchical(PhasedAlgorithm):
-    """Scatter inwards, work on shards further out, gather on the way back."""
+    """Scatter on the inner levels, work on shards at the outer levels, then gather."""
 
     name = "hierarchical"
     operations = frozenset({*_FORMULAS, "broadcast", "reduce"})

@@ -1,9 +1,9 @@
 """In-switch reductions: NVLS in a node, CollNet over a network with SHARP.
 
-The switch reads the data of the ranks, adds, and multicasts. In a node each rank has its shard
-reduced and multicast: it sends its data once, and its reduced shard once more. So n (1 + 1/P) bytes
-pass each port where a ring passes 2n (P - 1)/P. Gathers and scatters move the bytes of a ring, in
-one round. Over a network each port sends its data up the switches once and receives the sum once.
+The switch reads the data of the ranks, adds, and multicasts. In a node each rank sends its data
+once, and the reduced shard once more. So each port carries n (1 + 1/P) bytes, compared with 2n (P -
+1)/P in a ring. Gathers and scatters move the bytes of a ring in one round. Over a network each port
+sends its data to the switches once, and receives the sum once.
 
 They run only if every level on which they reduce has ``in_network = on``.
 """
@@ -39,7 +39,7 @@ class Nvls(PhasedAlgorithm):
     source = "NCCL 2.30: kernels of NVLink SHARP"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Return whether the ranks share one switch that reduces."""
+        """Return whether the ranks share one switch that can reduce."""
         if not reduces(group.links[0]):
             return False
         return group.shape[0] == group.ranks
@@ -67,7 +67,7 @@ class Nvls(PhasedAlgorithm):
 
 
 class _CollNet(PhasedAlgorithm):
-    """The common part of both CollNet algorithms: the network's switches reduce."""
+    """The common part of both CollNet algorithms: the switches of the network reduce."""
 
     operations = frozenset({"all_reduce"})
     source = "NCCL 2.30: CollNet; Graham et al. 2016 (SHARP)"
@@ -92,7 +92,9 @@ class _CollNet(PhasedAlgorithm):
         return _reduction_spec([link for g, link in beyond if any_of(g > 1)], fabric)
 
     def _network(self, n: Real, group: Group) -> list[Phase]:
-        """Return the phases up and down the switches; the bytes cross each level once."""
+        """Return the phases up and down the switches; the bytes cross each level once in each
+        direction.
+        """
         return [
             Phase(link, 2 * minimum(g - 1, 1.0), n * minimum(g - 1, 1.0))
             for g, link in zip(group.shape[1:], group.links[1:], strict=True)

@@ -1,9 +1,9 @@
 """Two-level all-reduces with one leader rank per node.
 
-The ring of leaders carries the whole buffer through a single port of each node, and the other ports
-idle: g times the network time of a hierarchy over all ranks. They are included because textbooks
-describe them; ``auto`` does not try them, as they are never faster. ``group.hop`` is the port of a
-leader. With one rank per node, or in one node, they are a ring.
+The ring of leaders sends the whole buffer through one port of each node. The other ports are idle.
+So the network time is g times that of a hierarchy over all ranks. ``auto`` does not try them,
+because they are never faster; textbooks describe them. ``group.hop`` is the port of a leader. With
+one rank per node, or in one node, they are a ring.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
 ``collectives { library = nccl }`` names one. Otherwise the device names its vendor's library
 (``device { library = nccl }``). ``any`` has every algorithm of all plugins, except those that must
-be named. So an algorithm of another plugin changes no study of a library without it.
+be named. So a new algorithm of a plugin does not affect studies with a library.
 
 NCCL and RCCL choose pairs of algorithm and protocol by a table, if the device has one. Without a
-table they choose among textbook algorithms: ``nccl_text_book`` and ``rccl_text_book``. There NCCL's
-*tree* is ``double_tree``. All-to-all, gathers and scatters are grouped messages, ``pairwise`` and
-``linear``. MPI has the algorithms of MPICH and Open MPI together.
+table they choose among textbook algorithms: ``nccl_text_book`` and ``rccl_text_book``. In these,
+NCCL's *tree* is ``double_tree``. All-to-all, gathers and scatters are grouped messages,
+``pairwise`` and ``linear``. ``mpi`` has the algorithms of MPICH and of Open MPI.
 """
 
 from __future__ import annotations

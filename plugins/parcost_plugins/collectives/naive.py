@@ -1,6 +1,6 @@
 """A root that exchanges messages with all other ranks, one after another.
 
-``auto`` does not try these, as a tree is never slower; they are a baseline. All messages are
+They are a baseline. ``auto`` does not try them, because a tree is never slower. All messages are
 estimated on ``group.pair``, the slowest boundary.
 """
 
@@ -32,7 +32,7 @@ class Naive(PhasedAlgorithm):
 
 
 class Linear(PhasedAlgorithm):
-    """The root sends each rank its own part, or receives it."""
+    """The root sends each rank its part, or receives the part of each rank."""
 
     name = "linear"
     operations = frozenset({"scatter", "gather"})

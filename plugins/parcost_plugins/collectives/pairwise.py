@@ -1,14 +1,14 @@
 """Pairwise exchange: an all-to-all in which every block is sent directly to its rank.
 
-Near and far messages are in flight at the same time, so the slowest level decides. The innermost
-level carries the blocks of its own ranks; other blocks use other ports. Outer levels are passed in
-sequence. Each carries the blocks of all ranks outside the unit below. Messages take direct paths,
-so they share the links of a torus and may leave their rail. If they first move inside the node
-(PXN), the innermost level carries these bytes too.
+Messages on all levels are in flight at the same time, so the slowest level determines the time. The
+innermost level carries the blocks for ranks of the same unit. Each outer level carries the blocks
+for all ranks outside the unit below. Messages take direct paths, so they share the links of a torus
+and may leave their rail. If they first move inside the node (PXN), the innermost level carries
+these bytes, too.
 
 A rank starts its messages one after another, so it pays the latency of every message, at any level.
 A reduce-scatter of the same messages moves the bytes of a ring, but between arbitrary partners.
-``auto`` does not try it.
+``auto`` does not try a reduce-scatter by this algorithm.
 """
 
 from __future__ import annotations

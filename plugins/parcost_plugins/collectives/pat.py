@@ -1,8 +1,8 @@
 """Parallel aggregated trees (PAT): gathers and scatters in logarithmically many rounds.
 
-Each rank is the root of a binomial tree. All trees run at once, and messages to the same partner
-travel together. So it has the rounds of Bruck's algorithm, with the bytes of a ring. NCCL uses it
-if every rank of a group is on a node of its own. It is estimated on ``group.flat``.
+Each rank is the root of a binomial tree. All trees run at the same time, and messages to the same
+partner are combined. So it has the rounds of Bruck's algorithm and the bytes of a ring. NCCL uses
+it if every rank of a group is on a different node. It is estimated on ``group.flat``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 
 
 class Pat(PhasedAlgorithm):
-    """Trees from every rank at the same time, over ranks on nodes of their own."""
+    """Trees from every rank at the same time, for ranks on different nodes."""
 
     name = "pat"
     operations = frozenset({"all_gather", "reduce_scatter"})
@@ -21,7 +21,7 @@ class Pat(PhasedAlgorithm):
     source = "Jeaugey 2025 (PAT, arXiv 2506.20252); NCCL 2.23"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Return whether every rank has a node of its own."""
+        """Return whether all ranks are on different nodes."""
         return (group.shape[0] == 1) & (len(group.shape) > 1)
 
     def needs(self, operation: str) -> str:  # noqa: ARG002

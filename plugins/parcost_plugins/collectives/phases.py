@@ -1,4 +1,4 @@
-"""Algorithms as lists of phases. Shared by algorithms; no plugin of its own.
+"""Base classes of algorithms that consist of phases; this module is not a plugin.
 
 Time, rounds and bytes of an algorithm all follow from its phases. If it cannot run, its time is
 infinite, and it states its requirements.

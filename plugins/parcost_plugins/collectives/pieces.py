@@ -1,9 +1,9 @@
-"""Splitting of messages in pipelined chains. Shared by algorithms; no plugin of its own.
+"""Splitting of messages in pipelined chains; this module is not a plugin.
 
-A chain of P ranks passes c pieces on in P - 2 + c rounds. More pieces fill the chain sooner and pay
-more latencies; ``c = sqrt((P - 2) n / (alpha B))`` balances the two. The number of pieces is not
-rounded, which keeps the time smooth and increasing; a piece has at least one byte, which limits c
-without latency.
+A chain of P ranks sends c pieces in P - 2 + c rounds. With more pieces the chain fills sooner, but
+there are more latencies; ``c = sqrt((P - 2) n / (alpha B))`` is the optimum. The number of pieces
+is not rounded, so that the time is smooth and increasing. A piece has at least one byte, which
+limits c if the latency is zero.
 """
 
 from __future__ import annotations

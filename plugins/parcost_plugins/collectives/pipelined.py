@@ -2,8 +2,8 @@
 
 While one chunk crosses the network, the next is reduced in the node. With c chunks the busiest
 level works all the time, and the others add one chunk each: ``max + (sum - max) / c``, where every
-chunk pays its latencies. Few libraries implement it, so ``auto`` does not try it, nor the limit of
-infinitely many chunks without latencies.
+chunk pays its latencies. Few libraries implement it, so ``auto`` does not try it. ``auto`` does not
+try the limit of infinitely many chunks without latencies, either.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class HierarchicalPipelined(Collective):
 
 
 class HierarchicalOverlapped(Collective):
-    """The limit: all levels overlap completely, so the busiest level decides. Not achievable."""
+    """The limit of complete overlap: the busiest level determines the time. No library
+    reaches it.
+    """
 
     name = "hierarchical_overlapped"
     operations = frozenset({"all_reduce"})

@@ -1,8 +1,8 @@
-"""Tests for powers of two. Shared by algorithms; no plugin of its own.
+"""Tests for powers of two; this module is not a plugin.
 
 Recursive algorithms pair ranks at distances 1, 2, 4, ... and so need powers of two. If every level
-of the fabric holds one, near partners come first and a round crosses one level only; else any round
-may cross the slowest boundary.
+has a power of two of units, near partners come first, and a round crosses one level. Otherwise any
+round may cross the slowest boundary.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Recursive doubling: the fewest rounds that an all-reduce can have.
 
 An all-reduce is estimated like halving and doubling. If every level holds a power of two, it is
-estimated by level. Otherwise it has two more rounds, all on ``group.pair``. An all-gather and a
-reduce-scatter require powers of two and are estimated on ``group.pair``; ``auto`` does not try
-them, because halving and doubling never takes longer.
+estimated by level. Otherwise it has two more rounds, and all rounds are on ``group.pair``, the
+slowest boundary. An all-gather and a reduce-scatter require powers of two and are estimated on
+``group.pair``; ``auto`` does not try them, because halving and doubling never takes longer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORMULAS = {
 class RecursiveDoubling(PowersOfTwo):
     """Partners at distance 1, 2, 4, ... exchange all their data, and add or keep it.
 
-    In a reduce-scatter, they skip data that the partner's side no longer needs.
+    In a reduce-scatter, they omit data that the other half no longer needs.
     """
 
     name = "recursive_doubling"
@@ -55,7 +55,8 @@ class RecursiveDoubling(PowersOfTwo):
     def closed_form(self, operation: str, group: Group) -> ClosedForm:
         """Return the time as one formula.
 
-        An all-reduce that fills its levels has a link per level, any other call the slowest link.
+        The formula of an all-reduce over full levels has one link per level; any other call uses
+        the slowest link.
         """
         if operation != "all_reduce":
             return ClosedForm(_FORMULAS[operation], partner_link(group))

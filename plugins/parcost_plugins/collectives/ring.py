@@ -1,8 +1,8 @@
-"""Ring collectives: the minimum of bytes without in-network reduction, and most rounds.
+"""Ring collectives: the fewest bytes without in-network reduction, and the most rounds.
 
 A ring over several levels is estimated on ``group.flat``. NCCL builds one ring per port, each
-leaving the node through another port. So a boundary is crossed through every port that the group
-owns there; every round waits for the slowest latency on the ring.
+leaving the node through another port. So a ring uses every port of the group at a boundary. Every
+round takes the longest latency on the ring.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Bucket algorithms on a torus, whose nodes have a link in each direction of each dimension.
 
 A level is a torus if it has ``kind = torus`` and ``dimensions``; its bandwidth is the bandwidth of
-one link in one direction. A group takes the nearest dimensions in order; in a partly used dimension
-it has no wrap-around ring. Groups that the dimensions do not divide cannot run.
+one link in one direction. A group occupies the nearest dimensions in order. In a partly occupied
+dimension it has no wrap-around links. A group must fill its dimensions evenly.
 
 ``bucket`` processes one dimension after another through one port. ``torus`` splits the buffer and
-sends each part through the dimensions in another order, so all links work at once: exact for equal
-dimensions, else as if every link were always busy.
+sends each part through the dimensions in a different order, so all links are busy. This is exact
+for equal dimensions, and a lower bound for others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Binomial trees: the minimum of rounds for any number of ranks.
+"""Binomial trees: the fewest rounds for any number of ranks.
 
 The tree is built level by level: the members of a unit first, then one of each unit. So few rounds
-pay the latency of the outer levels. If the root splits its buffer, each member of its unit then
-works on its own part. It is estimated on ``group.pairs``, since a rank has one partner per round.
+have the latency of the outer levels. If the root splits its buffer, each member of its unit
+processes a different part. It is estimated on ``group.pairs``, since a rank has one partner per
+round.
 """
 
 from __future__ import annotations

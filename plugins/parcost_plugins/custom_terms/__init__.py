@@ -87,7 +87,7 @@ def _time(term: CustomTerm, study: Study) -> Work | Once:
 
 
 def _stages(term: CustomTerm, study: Study) -> Sequence[float]:
-    """Return how often the term runs on each virtual stage: once, or not at all."""
+    """Return the number of times that the term runs on each virtual stage: 1 or 0."""
     return [float(term.stage in (None, stage)) for stage in range(virtual_stages(study))]
 
 

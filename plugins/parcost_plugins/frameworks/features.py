@@ -24,7 +24,7 @@ from parcost_plugins.vocabulary.offers import (
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require that the framework supports the values in the spec, as far as its profile says."""
+    """Require that the framework supports the values in the spec, according to its profile."""
     if study.get(Training) is None:
         return
     framework = study[Training].framework

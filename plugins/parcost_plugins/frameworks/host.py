@@ -1,17 +1,17 @@
-"""Host time: a pass on a stage takes the longer of its kernels and their issue time.
+"""Host time: a pass on a stage takes as long as its kernels or their launches, whichever is longer.
 
-The host issues ahead of the device within a pass, so the longer time counts. It does not run ahead
-over passes: the queue of a device holds about a thousand kernels; 1F1B waits for each message of a
-stage; and frameworks read the loss. The time per kernel is the framework's ``issue``; the number of
-kernels in a layer is counted in its code.
+Within a pass the host launches kernels ahead of the device, so the longer time counts. It does not
+run ahead beyond a pass. The queue of a device holds about a thousand kernels. 1F1B waits for the
+messages of a stage, and frameworks read the loss. The time per kernel is the framework's ``issue``.
+The number of kernels in a layer is counted in its code.
 
-A collective is one kernel with any algorithm. A graph of a layer takes one launch per pass. A graph
-of all passes of a step takes almost no time. Experts of a layer are part of its graph only if a
-capacity fixes their shapes.
+A collective is one kernel with any algorithm. A CUDA graph of a layer takes one launch per pass. A
+CUDA graph of a whole step takes almost no host time. The graph of a layer contains its experts only
+if a capacity fixes their shapes.
 
-With ``kernels.launch_blocking`` the host waits for every kernel: both times add up, with the way to
-the device and back (``launch_wait``). They also add up for lists of shards, one for each rank,
-which are gathered after a synchronization.
+With ``kernels.launch_blocking`` the host waits for every kernel: host and device times add up, with
+the delay of a synchronization (``launch_wait``). They also add up if a framework synchronizes
+before it gathers a list of shards.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Launches:
     calls: Real = 0.0
 
     def times(self, parts: float) -> _Launches:
-        """Return the launches of a micro-batch that runs in *parts*."""
+        """Return the launches of a micro-batch that is split into *parts*."""
         return _Launches(parts * self.kernels, parts * self.calls)
 
 
@@ -193,10 +193,10 @@ def _layers(study: Study, framework: Framework) -> Iterator[Work]:
 
 
 def _attention(study: Study) -> tuple[float, float]:
-    """Return the products and the norms of attention beyond those of the layer counted in the code.
+    """Return the GEMMs and the norms of attention beyond those of the layer counted in the code.
 
-    These are norms of queries and keys. For latent attention they are the two products of keys and
-    values, and the products of queries. Each pair has a norm between its products.
+    These are norms of queries and keys. For latent attention they are the down and up projections,
+    with a norm between them.
     """
     training = study[Training]
     model = training.model
@@ -210,7 +210,7 @@ def _attention(study: Study) -> tuple[float, float]:
 def _sums(study: Study) -> Real:
     """Return the kernels per layer that add gradients to those of earlier micro-batches.
 
-    Without fused accumulation there is one for each weight, bias and norm vector.
+    Without fused accumulation there is one kernel for each weight, bias and norm vector.
     """
     training = study[Training]
     if fuses_accumulation(study) or shards_gradients(study):
@@ -222,7 +222,9 @@ def _sums(study: Study) -> Real:
 
 
 def _calls(study: Study) -> tuple[Real, Real, Real]:
-    """Return tensor-parallel collectives per layer: forward, backward, and for weight gradients."""
+    """Return the number of tensor-parallel collectives per layer: forward, backward, and for weight
+    gradients.
+    """
     layout, overlap = study[Layout], study[Overlap]
     forward: Real = 2.0 * _PAIRS if layout.sequence_parallel else 1.0 * _PAIRS
     kept = study[Training].framework.keeps_gathers or not trains_model(study)
@@ -235,7 +237,9 @@ def _calls(study: Study) -> tuple[Real, Real, Real]:
 
 
 def _delta_nets(study: Study) -> Iterator[Work]:
-    """Yield the issue time that a gated delta net adds to attention in its place."""
+    """Yield the launch time of a gated delta net, minus the launch time of the attention that it
+    replaces.
+    """
     if not study[Training].model.delta_heads or graphs(study) == "layer":
         return
     passes: list[tuple[Pass, Real, Sequence[float]]] = [
@@ -249,14 +253,16 @@ def _delta_nets(study: Study) -> Iterator[Work]:
 def _eager_work(
     study: Study, part: str, passes: Sequence[tuple[Pass, Real, Sequence[float]]]
 ) -> Iterator[Work]:
-    """Yield the issue time of kernels of a *part*: a pass, their number, and how often."""
+    """Yield the launch time of kernels: *part* has their pass, their number, and their
+    occurrences.
+    """
     for pass_, kernels, count in passes:
         seconds = _eager_seconds(_Launches(kernels), study)
         yield from _work(study, f"{NAME}, {part}", pass_, seconds, count)
 
 
 def _lists(study: Study, framework: Framework) -> Iterator[Work]:
-    """Yield the host's time for lists of shards: a gather in both passes, and a reduction."""
+    """Yield the host time of lists of shards: a gather in both passes, and a reduction."""
     if not shards_weights(study) or not _is_set(framework.list_issue):
         return
     ranks = next(kind.shard for kind in stage_kinds(study) if not kind.expert)
@@ -284,7 +290,7 @@ def _lists(study: Study, framework: Framework) -> Iterator[Work]:
 
 
 def _experts(study: Study, framework: Framework) -> Iterator[Work]:
-    """Yield the issue time that MoE layers add to dense ones."""
+    """Yield the launch time of MoE layers that exceeds that of dense layers."""
     model, layout = study[Training].model, study[Layout]
     if not model.experts or (graphs(study) == "layer" and study[Routing].capacity_factor):
         return
@@ -335,7 +341,7 @@ def _token_count_work(study: Study, framework: Framework) -> Iterator[Work]:
 
 
 def _adapters(study: Study, framework: Framework) -> Iterator[Work]:
-    """Yield the issue time of adapters, and of kernels that dequantize a base."""
+    """Yield the launch time of adapters, and of kernels that dequantize the base weights."""
     adapters, captured = study.get(Adapters), graphs(study) == "layer"
     if adapters is None or captured:
         return
@@ -383,9 +389,10 @@ def _adapters(study: Study, framework: Framework) -> Iterator[Work]:
 
 
 class _AdaptedPart(NamedTuple):
-    """A part of a layer: its adapters, in the layers *every* and *rerun*, and its matrices.
+    """A part of a layer with adapters: the layers *every* and *rerun*, and its number of matrices.
 
-    It has *routed* sets of them, and *parallel* ones that tensor parallelism splits.
+    *routed* is the number of sets of matrices, and *parallel* the number that tensor parallelism
+    splits.
     """
 
     name: str
@@ -501,14 +508,14 @@ def _graph_seconds(framework: Framework, parts: float) -> Formula:
 
 
 def _seconds_of(block: object, **symbols: str) -> dict[str, Any]:
-    """Return the attributes of a *block* by symbol, as origins of seconds."""
+    """Return the attributes of a *block* by symbol, as the origins of seconds."""
     return {symbol: (attribute(block, name), "s") for symbol, name in symbols.items()}
 
 
 def _work(
     study: Study, name: str, pass_: Pass, seconds: Formula, count: Sequence[float]
 ) -> Iterator[Work]:
-    """Yield the term unless it is zero; it may hide under all work of the device."""
+    """Yield the term unless it is zero; all work of the device can hide it."""
     if any(count) and _takes_time(seconds):
         yield Work(
             name=name,

@@ -1,9 +1,9 @@
 """Serving: latency, throughput, and memory of inference.
 
-Two rooflines. A prompt is a large matrix product (prefill); a token reads all weights and the whole
-KV cache (decode). Without scheduler or paging these are bounds, which a good server approaches.
-Parameters and products of the model come from the plugins that describe it for training. They are
-called with a study of one replica, so the model has one description.
+There are two rooflines. Prefill of a prompt is compute bound. Decoding of a token reads all weights
+and the whole KV cache. Schedulers and paging are not modeled, so results are bounds that a good
+server approaches. Parameters and FLOPs of the model come from the plugins for training, called with
+a study of one replica.
 """
 
 from __future__ import annotations

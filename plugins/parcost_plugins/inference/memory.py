@@ -1,7 +1,7 @@
 """Memory of a replica: weights, and the KV cache.
 
-Tensor-parallel ranks share the KV heads. Ranks beyond their number hold copies. The compressed
-cache of latent attention has no heads to share: every rank holds all of it.
+Tensor-parallel ranks share the KV heads. If there are more ranks than heads, several ranks hold the
+same head. The compressed cache of latent attention has no heads, so every rank holds all of it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from parcost_plugins.vocabulary import MemoryBudget
 class ServingMemory:
     """Bytes on one device, except *per_token* and *weights*, which are of the whole model.
 
-    *sequence* is the cache of one sequence of maximum length on one device, *cache* that of all
-    sequences. *available* is the memory left by weights and overheads.
+    *sequence* is the cache of one sequence of maximum length on one device, and *cache* the cache
+    of all sequences. *available* is the memory left by weights and overheads.
     """
 
     per_token: Real
@@ -61,7 +61,8 @@ class ServingMemory:
 def communicators(replica: Replica) -> Real:
     """Return the number of communicators of more than one rank that a device uses.
 
-    Tensor-parallel ranks have one, stages, experts, and all devices unless one of these is all.
+    There is one for tensor-parallel ranks, one for stages, one for experts, and one for all
+    devices.
     """
     serving = replica.serving
     degrees = [serving.tp, float(serving.pp), serving.ep]
@@ -81,7 +82,7 @@ def bytes_per_layer(replica: Replica) -> Real:
 def copies(replica: Replica) -> Real:
     """Return the number of tp ranks that have the same part of the cache.
 
-    If the heads are unknown, they are assumed to be enough for all ranks.
+    If the number of heads is unknown, every rank is assumed to have its own.
     """
     serving, model = replica.serving, replica.serving.model
     if model.is_latent:
@@ -103,7 +104,7 @@ def tokens_kept(replica: Replica, tokens: Real) -> Real:
 
 
 def attention_over_cache(replica: Replica) -> Real:
-    """Return the FLOPs by which a new token attends to the cache of its sequence, on all ranks.
+    """Return the FLOPs of attention of a new token to the cache of its sequence, on all ranks.
 
     Latent attention works on the compressed keys and values, with a query of their size per head.
     """

@@ -1,4 +1,4 @@
-"""One replica of a model as a study of its own, described by the same plugins as in training.
+"""One replica of a model as a separate study, described by the same plugins as in training.
 
 The study does not train. It yields the parameters of a rank, the FLOPs of a token, and the groups
 of ranks. It is placed like a job with these degrees.
@@ -59,7 +59,7 @@ class Replica:
 
     @property
     def peak(self) -> Real:
-        """The FLOP/s that matrix products reach on a device."""
+        """The FLOP/s that GEMMs reach on a device."""
         peak: Real = getattr(self.serving.device, self.serving.compute)
         return peak * self.matmul_efficiency
 
@@ -90,8 +90,8 @@ class Replica:
     def explain_attention_rate(self) -> Formula:
         """Return :attr:`attention_rate` with its formula.
 
-        It comes from the device's attention kernel. A stated efficiency of products also applies to
-        attention, as does the efficiency of a device without kernels.
+        It comes from the device's attention kernel. If the spec states an efficiency of GEMMs, it
+        also applies to attention. So does the efficiency of a device without attention kernels.
         """
         serving, kernels, training = self.serving, self.study[KernelChoice], self.study[Training]
         device, model, table = serving.device, serving.model, serving.device.attention
@@ -182,9 +182,10 @@ class Replica:
 
     @property
     def read_dense(self) -> Real:
-        """Dense parameters that a rank reads in one pass through all stages, including its copies.
+        """Dense parameters that a rank reads in one pass through all stages, including replicated
+        ones.
 
-        Of lookup tables it reads a row per token; a tied head reads the whole embedding.
+        It reads one row per token of the embedding; a tied head reads the whole table.
         """
         model, tables = self.serving.model, self._parameters(expert=False, place="before")
         if model.tied and self.study.query(ends_share_device):
@@ -218,7 +219,9 @@ class Replica:
         return most
 
     def visited_share(self, tokens: Real) -> Real:
-        """Return the expected fraction of experts that *tokens* per group use, if uniform."""
+        """Return the expected fraction of experts that *tokens* per group use, with uniform
+        routing.
+        """
         model = self.serving.model
         if not model.experts:
             return 1.0
@@ -227,7 +230,7 @@ class Replica:
 
     @cached_property
     def flops(self) -> Real:
-        """FLOPs of the matrix products of one token, including the head (2 G)."""
+        """FLOPs of the GEMMs of one token, including the head (2 G)."""
         return self._flops("matmul")
 
     @property
@@ -246,10 +249,10 @@ class Replica:
 
     @cached_property
     def all_reduces(self) -> Real:
-        """All-reduces of a token on its way through all layers, over the ranks of tp.
+        """The number of all-reduces over the tensor-parallel ranks for a token in all layers.
 
-        One after attention and one after a dense MLP, or one for both with a parallel residual.
-        Shared experts need one more if the routed experts are on other ranks.
+        There is one after attention and one after a dense MLP, or one for both with a parallel
+        residual. Shared experts need one more if the routed experts are on other ranks.
         """
         model = self.serving.model
         if model.parallel_residual:

@@ -1,8 +1,8 @@
 """The time of a prompt and of a token: compute, memory and communication.
 
-Compute and memory traffic overlap, so the longer counts; communication overlaps with neither. A
-host that issues kernels one by one overlaps too, and the longest time counts. A token passes the
-stages in sequence. One batch per stage keeps all stages busy.
+Compute, memory traffic and kernel launches overlap, so the longest of these times counts.
+Communication does not overlap. A token passes the stages in sequence. One batch per stage keeps all
+stages busy.
 """
 
 from __future__ import annotations

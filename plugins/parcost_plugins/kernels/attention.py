@@ -39,7 +39,9 @@ def core(operator: FusedAttention, study: Study) -> Formula:
 
 
 def stream(operator: Stream, study: Study) -> Formula:
-    """Return the seconds of an operator that is bound by memory, or by work per element."""
+    """Return the seconds of an operator that is limited by memory bandwidth, or by work per
+    element.
+    """
     choice, machine = study[KernelChoice], KernelMachine.from_study(study)
     bandwidth, share = streaming(operator, machine)
     symbols = {

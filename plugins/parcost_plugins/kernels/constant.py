@@ -1,6 +1,6 @@
 """Kernel time at a constant rate: FLOPs over peak times efficiency.
 
-Shapes have no effect. It is meant for comparison with published formulas, and for examples by hand.
+Shapes have no effect. It serves to compare with published formulas, and to check examples by hand.
 """
 
 from __future__ import annotations

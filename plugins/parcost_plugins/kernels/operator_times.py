@@ -145,7 +145,7 @@ def _attention_checks(study: Study) -> Iterator[Check]:
 
 
 def _head_checks(kernel: AttentionKernel) -> Iterator[Check]:
-    """Require rates of heads in ascending order: smaller heads can be padded."""
+    """Require that the rate increases with the head size, because smaller heads can be padded."""
     subject = block_name(kernel)
     yield RULES.check("no-head-rate", bool(kernel.heads), subject, kernel=subject)
     for below, above in pairwise(kernel.heads):

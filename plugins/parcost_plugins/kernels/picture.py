@@ -23,7 +23,7 @@ _SOURCE = "Williams, Waterman, Patterson 2009"
 
 @hookimpl
 def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
-    """Return the roofline chart with a point for each matrix product."""
+    """Return the roofline chart with a point for each GEMM."""
     points = [*_points(study)]
     if not points:
         return
@@ -109,7 +109,7 @@ def _roofs(study: Study, points: list[dict[str, Any]]) -> Iterator[dict[str, Any
 def _labels(
     points: Sequence[Mapping[str, Any]], roofs: Sequence[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the name of each product at its first point, if there is space.
+    """Yield the name of each GEMM at its first point, if there is space.
 
     A name overlaps no point and no other name in a chart of the narrowest page.
     """

@@ -1,7 +1,7 @@
 """The rates that kernel models divide by, and the data types of operators.
 
-A study may override the device's efficiency. The device's is measured on the best matrix product;
-real shapes reach a fraction of it.
+A study may override the efficiency of the device, which was measured with the fastest GEMM. Real
+shapes reach a fraction of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from parcost_plugins.vocabulary.run_choices import fuses_accumulation
 
 
 class Rate(NamedTuple):
-    """The peak rate in work per second, and the fraction of it that is reached."""
+    """The peak rate in work per second, and the achieved fraction of the peak."""
 
     peak: Real
     efficiency: Real
@@ -41,7 +41,7 @@ class Rate(NamedTuple):
 class CoreRate(NamedTuple):
     """The FLOP/s of the attention core, and its losses.
 
-    A kernel with *keys* keys per query has the work of *fill* more keys.
+    A kernel with *keys* keys per query takes as long as *keys* + *fill* keys at full rate.
     """
 
     peak: Real
@@ -72,7 +72,7 @@ class KernelMachine(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Bytes per element of operands and of results of a product, and of the type itself.
+    """Bytes per element of operands and of results of a GEMM, and of the type itself.
 
     Operands include their share of a scaling factor; *width* does not.
     """
@@ -92,7 +92,7 @@ def runs_narrow(operator: Gemm | FusedAttention, precision: Precision) -> bool:
 
 
 def sizes(gemm: Gemm, precision: Precision) -> Sizes:
-    """Return the element sizes of a matrix product; results have the type of activations."""
+    """Return the element sizes of a GEMM; results have the type of activations."""
     wide = precision.activation
     if runs_narrow(gemm, precision):
         return Sizes(precision.narrow_element, wide, precision.narrow_width)
@@ -100,7 +100,7 @@ def sizes(gemm: Gemm, precision: Precision) -> Sizes:
 
 
 def result_traffic(gemm: Gemm, machine: KernelMachine) -> Real:
-    """Return the memory traffic per element of a product's result, in bytes.
+    """Return the memory traffic per element of a GEMM's result, in bytes.
 
     A fused weight gradient reads the accumulated gradient, and writes it back.
     """
@@ -125,7 +125,7 @@ def sums_gradients(gemm: Gemm, machine: KernelMachine) -> bool:
 
 
 def matmul(gemm: Gemm, machine: KernelMachine) -> Rate:
-    """Return the rate of a matrix product in the type that it runs in."""
+    """Return the rate of a GEMM in its data type."""
     device, choice, precision, _ = machine
     chosen = choice.gemm_efficiency
     held = device.matmul_efficiency * choice.shape_efficiency
@@ -208,7 +208,7 @@ def explain_attention(
 def attention(operator: FusedAttention, study: Study) -> CoreRate:
     """Return the rate of fused attention, from its kernel or from the study's efficiency.
 
-    An efficiency given for 16 bits is scaled to low precision like that of matrix products.
+    An efficiency given for 16 bits is scaled to low precision like that of GEMMs.
     """
     device, choice, precision, _ = KernelMachine.from_study(study)
     backward = operator.pass_ not in ("F", "R")
@@ -295,7 +295,7 @@ def streaming(operator: Stream, machine: KernelMachine) -> Rate:
 
 
 def _narrow_ratio(machine: KernelMachine) -> Real:
-    """Return the fraction of peak of low-precision products, over that of 16-bit products."""
+    """Return the fraction of peak of low-precision GEMMs, over that of 16-bit GEMMs."""
     device, choice, precision, _ = machine
     by_block = precision.scale_block > 1
     best = where(by_block, device.block_matmul_efficiency, device.fp8_matmul_efficiency)
@@ -306,7 +306,7 @@ def _narrow_ratio(machine: KernelMachine) -> Real:
 
 
 def _rate_at_size(points: Sequence[Streaming], bytes_: Real) -> Real:
-    """Interpolate over the logarithm of the size; beyond the points, use the nearest one."""
+    """Interpolate over the logarithm of the size; outside the points, use the nearest one."""
     at = log(maximum(bytes_, 1.0))
     found = points[0].efficiency
     for below, above in pairwise(points):

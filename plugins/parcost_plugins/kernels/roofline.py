@@ -1,7 +1,7 @@
 """Kernel time by roofline: compute or memory, whichever takes longer.
 
-Partial tiles and waves are ignored; ``tiled`` includes them, so that the two together tell the
-effect of shapes.
+Partial tiles and waves are ignored; ``tiled`` includes them, so the difference between both models
+is the effect of shapes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Kernel time by tile, wave and roofline.
 
-A matrix product is cut into tiles, one per multiprocessor and wave, of the fastest size under
-``kernels``. Partial tiles and a partial last wave take the full time; libraries that split work
-along the inner dimension soften the last wave, by ``kernels.wave_weight``. Each tile waits for its
-first operands and writes its result, which takes as long as ``kernels.tile_fill`` inner elements.
-The kernel ends no sooner than its operands are read from memory and its result is written. Experts
-with a kernel each do not fill tiles and waves together.
+A GEMM is split into tiles, one per SM and wave, of the fastest tile size in ``kernels``. Partial
+tiles and a partial last wave take the full time. Libraries that split GEMMs along K shorten the
+last wave, by ``kernels.wave_weight``. Each tile also loads its first operands and writes its
+result, which takes as long as ``kernels.tile_fill`` elements of K. The kernel takes at least the
+time to read its operands and write its result. Experts with separate kernels do not share tiles or
+waves.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SOURCE = "NVIDIA, Matrix Multiplication Background User's Guide: tile and wave q
 
 
 class TiledKernels(RooflineKernels):
-    """Matrix products by tile and wave, other operators by memory traffic."""
+    """GEMMs by tile and wave, other operators by memory traffic."""
 
     name = "tiled"
 
@@ -83,9 +83,8 @@ def tile_flops(
 ) -> Formula:
     """Return the effective FLOPs of the best tile, padding included, at the best tile's rate.
 
-    A tile processes *depth* inner elements at a time; filling its pipeline takes as long as *fill*
-    elements.
-    *origins* returns formulas of some symbols.
+    A tile processes *depth* elements of K at a time; filling its pipeline takes as long as *fill*
+    elements. *origins* returns formulas of some symbols.
     """
     count = "g ceil(M / m) ceil(N / n) / S"
     return formula(
@@ -201,9 +200,9 @@ def _origins(gemm: Gemm, bytes_: Real, machine: KernelMachine, *, vectors: bool)
 def _alignment(
     gemm: Gemm, width: Real, result: Real, machine: KernelMachine, *, vectors: bool
 ) -> Real:
-    """Return the fraction of its rate that a matrix product reaches with unaligned rows.
+    """Return the fraction of its rate that a GEMM reaches with unaligned rows.
 
-    On *vectors* the product has the peak of fp32 instead of the peak of its own type.
+    On *vectors* the GEMM has the peak of fp32 instead of the peak of its own type.
 
     Operands are contiguous along K and results along N. Experts pad their own tokens, which are the
     K of a weight gradient. A thread copies at least four bytes at a time.

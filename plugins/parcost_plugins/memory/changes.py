@@ -3,11 +3,12 @@
 If a step does not fit or is tight, every change that the framework supports is made in the spec.
 The changed spec is evaluated like any study. A change is listed if the step then fits, or is tight
 and did not fit before. The order is by step time; changes that need more devices come last. For
-each attribute only the cheapest value is listed. Pairs of the most effective changes are tried if
-no single one is enough. A change that needs memory on the host, or more devices, does not count.
+each attribute only the cheapest value is listed. If no single change is enough, pairs of the most
+effective changes are tried. A single change that needs host memory or more devices does not prevent
+this.
 
-Take 70 billion parameters on 64 devices. `recompute.norms = on` may save 5 GiB for 20 ms, and
-`layout.cp = 2` 25 GiB for 100 ms. Both are rows, the former first.
+For example, on 64 devices `recompute.norms = on` may save 5 GiB for 20 ms, and `layout.cp = 2` 25
+GiB for 100 ms. Both are rows, sorted by time.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Fix:
 
     @property
     def rank(self) -> tuple[float, bool, float, float, float]:
-        """The sort key: fewer devices first, then changes that fit, then step time.
+        """Return the sort key: fewer devices first, then changes that fit, then step time.
 
         If step times agree to a thousandth, less host memory is first.
         """
@@ -252,7 +253,7 @@ def _offloads(study: Study) -> Iterator[Mapping[str, Any]]:
 
 
 def _try(base: Fix, values: Mapping[str, Any]) -> Fix | None:
-    """Return the study with a change, None if it is invalid.
+    """Return the study with a change; None if it is invalid.
 
     Degrees derived from others change with them. The global batch is kept, so that both steps do
     the same work.
@@ -288,7 +289,9 @@ def _is_same_batch(study: Study, other: Study) -> bool:
 
 
 def _follow_degrees(study: Study, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the data-parallel degree after changed degrees; None if unchanged."""
+    """Return the data-parallel degree that follows from changed degrees; None if it is
+    unchanged.
+    """
     layout = study[Layout]
     ranks: float = values.get(_LAST, study[Cluster].devices)
     for degree in ("tp", "cp", "pp"):

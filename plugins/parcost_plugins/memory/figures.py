@@ -151,7 +151,7 @@ def _by_class(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def _by_counter(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield the memory in the counters of a device and of a framework."""
+    """Yield the memory as shown by counters of the device and of the framework."""
     for name, title, found in (
         ("used_memory", "memory in use on the first device", used_memory(study, outcome)),
         (
@@ -165,7 +165,9 @@ def _by_counter(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def _by_stage(outcome: Outcome) -> Iterator[Figure]:
-    """Yield the peak memory of every pipeline device; the ends differ from the middle."""
+    """Yield the peak memory of every pipeline device; the first and the last one differ from the
+    others.
+    """
     sheet = Sheet()
     for device, held in enumerate(outcome.device_memory):
         yield sheet(
@@ -239,8 +241,8 @@ def _activations(study: Study) -> Iterator[Figure]:
 def _estimate(study: Study) -> Iterator[Figure]:
     """Yield Megatron-LM's estimate of activations on the first stage.
 
-    It assumes sequence parallelism and selective recomputation, and knows no grouped heads, gated
-    MLP, or context parallelism: a cross-check for models like GPT.
+    It assumes sequence parallelism and selective recomputation. It does not support GQA, gated MLPs
+    or context parallelism, so it is a cross-check for GPT models.
     """
     training, layout = study[Training], study[Layout]
     model, cut = training.model, study.pipeline

@@ -1,6 +1,6 @@
 """Buffers that gradients pass on their way to the optimizer, as in DeepSpeed.
 
-A stage of psi parameters over N ranks, a bucket of k elements, gradients of e bytes:
+A stage has psi parameters sharded over N ranks, the bucket k elements, and a gradient e bytes:
 
     ZeRO 1, 2   k e         bucket, twice where reductions overlap
                 psi e / N   copy of the rank's shard: under ZeRO 2 from the second micro-batch on
@@ -10,10 +10,10 @@ A stage of psi parameters over N ranks, a bucket of k elements, gradients of e b
     update      psi e / N   the shard, joined
                 psi 4 / N   the same in fp32
 
-PyTorch's allocator finds free blocks for tensors of these sizes among those of the loss alone.
-Tensors of the update may fit the bucket, a shard that was added up, or the copy for the norm. ZeRO
-3 makes its blocks ahead of the first step, and activations use them in between. The allocator keeps
-the blocks of the norm and of an update from step to step, unless memory runs out.
+Only the freed blocks of the loss are large enough for tensors of these sizes. Tensors of the update
+may reuse the bucket, an accumulated shard, or the copy for the norm. ZeRO 3 allocates its blocks
+before the first step, and activations use them in between. The allocator keeps the blocks of the
+norm and of the update, unless memory runs out.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def gradient_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
 
 
 def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
-    """Yield the bucket, which is allocated whole on any number of ranks, and reduced gradients."""
+    """Yield the bucket, which is allocated at full size on any number of ranks, and reduced
+    gradients.
+    """
     k, e = staged_elements(study), (study[Training].precision.wide_gather, "B")
     if shards_weights(study):
         yield from _buckets_of_zero3(kind, k, e)
@@ -108,7 +110,9 @@ def _contiguous_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
 
 
 def _buckets_of_zero3(kind: StageKind, k: Real, e: tuple[Real, str]) -> Iterator[Memory]:
-    """Yield the bucket of *k* elements of *e* bytes, and the parts joined for their reduction."""
+    """Yield the bucket of *k* elements of *e* bytes, and its concatenated parts for the
+    reduction.
+    """
     yield _buffer(
         kind,
         "gradient staging",
@@ -174,9 +178,9 @@ def _staging_buffer(kind: StageKind, study: Study) -> Memory:
 def _copy_to_add(kind: StageKind, study: Study) -> Memory:
     """Return the copy of one gradient in the type of the buffer that it is added to.
 
-    Gradients of a micro-batch are cast one by one, each in a tensor of its own. The buffer is one
-    tensor, which is reduced in place: nothing is staged. No block of that size is free, so an
-    allocator reserves new memory for it.
+    Gradients of a micro-batch are cast one by one, each to a separate tensor. The buffer is one
+    tensor, which is reduced in place. No free block has the size of the copy, so the allocator
+    reserves new memory for it.
     """
     precision = study[Training].precision
     return _buffer(
@@ -193,7 +197,7 @@ def _copy_to_add(kind: StageKind, study: Study) -> Memory:
 
 
 def _message_copy(kind: StageKind, study: Study) -> Memory:
-    """Return the copy of the buffer of sums in the type of the message, after backward."""
+    """Return the copy of the accumulation buffer in the type of the message, after backward."""
     precision = study[Training].precision
     return _buffer(
         kind,
@@ -210,7 +214,7 @@ def _message_copy(kind: StageKind, study: Study) -> Memory:
 
 
 def _norm_copy(kind: StageKind, study: Study) -> Memory:
-    """Return the copy of a gradient whose norm is taken: of the largest tensor in a shard."""
+    """Return the copy of a gradient for the norm: the copy of the largest tensor in a shard."""
     whole = "/ N" if shards_weights(study) else ", psi / N"
     tensor = f"max(a, b, k m) {whole}" if shards_weights(study) else f"min(max(a, b, k m){whole})"
     return _buffer(
@@ -232,11 +236,10 @@ def _norm_copy(kind: StageKind, study: Study) -> Memory:
 
 
 def _update_copy(kind: StageKind, study: Study) -> Iterator[Memory]:
-    """Yield the copies of a shard's gradients that the optimizer reads: joined, then in fp32.
+    """Yield the copies of a shard's gradients that the optimizer reads: concatenated, then in fp32.
 
-    The first fits a bucket that was freed, or a shard that was added up. Either may fit the freed
-    copy for the norm. Either may reuse memory blocks of the loss, in addition to the shard and that
-    copy.
+    The first copy may reuse a freed bucket or an accumulated shard. Both copies may reuse the freed
+    copy for the norm, or freed blocks of the loss.
     """
     training, stage = study[Training], zero_stage(study)
     shard = kind.elements / kind.shards(True)
@@ -281,7 +284,7 @@ def _update_copy(kind: StageKind, study: Study) -> Iterator[Memory]:
 
 
 def _update_of_group(kind: StageKind, study: Study) -> Memory:
-    """Return the copies of the part of a shard's gradients that ZeRO 3 updates at a time."""
+    """Return the copies of gradients for the part of a shard that ZeRO 3 updates at a time."""
     joined, wide = _widths(study)
     return _buffer(
         kind,
@@ -302,9 +305,10 @@ def _update_of_group(kind: StageKind, study: Study) -> Memory:
 
 
 def _widths(study: Study) -> tuple[Real, Real]:
-    """Return the bytes per gradient in the joined copy, and in its wide copy; 0 without one.
+    """Return the bytes per gradient in the concatenated copy and in its fp32 copy; 0 without a
+    copy.
 
-    Gradients that accumulate in a wider type than weights are in one buffer, which is not joined.
+    Gradients that accumulate in a wider type than the weights are already in one buffer.
     """
     training, precision = study[Training], study[Training].precision
     size, wide = precision.gradients, training.framework.update_gradients

@@ -31,12 +31,12 @@ class LossBlocks:
     number: int
 
     def fits(self, bytes_: Real, taken: int = 0) -> Mask:
-        """Return where *bytes_* fit into a block, if others have *taken* some."""
+        """Return where *bytes_* fit into a block, if *taken* blocks are in use."""
         return (bytes_ <= self.size) if taken < self.number else (self.size < 0.0)
 
 
 def loss_blocks(kind: StageKind, study: Study) -> LossBlocks:
-    """Return the widest tensors that the loss frees on a *kind* of stages: none without a head."""
+    """Return the largest tensors that the loss frees on stages of a *kind*; none without a head."""
     training, layout = study[Training], study[Layout]
     loss, model = saved_by_loss(study), training.model
     in_fp32 = loss in ("eager", "softmax")
@@ -52,7 +52,9 @@ def loss_blocks(kind: StageKind, study: Study) -> LossBlocks:
 
 
 def split_at_loss(term: Memory, fits: Mask) -> Iterator[Memory]:
-    """Yield *term*, which the allocator keeps at the loss only where it does not fit a block."""
+    """Split *term*: at the loss, the allocator keeps it only if it does not fit a block of the
+    loss.
+    """
     yield evolve(term, cached=tuple(moment for moment in term.cached if moment != "loss"))
     own = formula(
         "u M, u is 0 in a block that the loss frees",

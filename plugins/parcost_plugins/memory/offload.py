@@ -1,14 +1,15 @@
 """Offload: state in host memory, and the cost of its transfers.
 
-The link to the host works in both directions at once. With a CPU optimizer, gradients go to the
-host, and parameters come back unless they live there. Offloaded state that the device updates moves
-both ways at the same time; offloaded parameters that it updates go to the host. Activations are
-sent in forward and fetched in backward; parameters are fetched for each gather. Those two overlap
-with compute. The optimizer runs at the end of the step, where no compute can hide it.
+The link to the host works in both directions at once. With a CPU optimizer, gradients are sent to
+the host, and parameters come back unless they are offloaded. If the device updates offloaded state,
+the state is transferred in both directions at the same time. If it updates offloaded parameters,
+they are sent to the host. Activations are sent in forward and fetched in backward; parameters are
+fetched for each gather. These two overlap with compute. The optimizer runs at the end of the step,
+without overlap.
 
-A framework may keep sums of sharded gradients on the host (`framework.host_sums`). Take a shard of
-1e9 parameters and sums of 2 B. DeepSpeed's ZeRO 3 fetches and sends 2 GB in each micro-batch. The
-last one also sends the total in fp32, 4 GB.
+A framework may keep sums of sharded gradients on the host (`framework.host_sums`). For example, a
+shard has 1e9 parameters, and sums have 2 B. DeepSpeed's ZeRO 3 fetches and sends 2 GB in each
+micro-batch. In the last one it also sends the total in fp32, 4 GB.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ LINK = "host"
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Yield the offloaded activations as negative memory, and a buffer for gradient sums."""
+    """Yield the offloaded activations as negative memory, and a buffer for accumulated
+    gradients.
+    """
     offload = study[Offload]
     if _copies_shards(study):
         for kind in trained_kinds(study):
@@ -103,7 +106,9 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require a host link, sharded parameters, and a host that can run the update, where needed."""
+    """Require a host link, sharded parameters, and a host that can run the update, if these are
+    used.
+    """
     offload, device = study[Offload], study[Cluster].device
     for name in ("optimizer", "parameters", "activations"):
         away = getattr(offload, name)
@@ -233,14 +238,15 @@ def _state(study: Study, kind: StageKind) -> Real:
 def _copies_shards(study: Study) -> bool:
     """Return whether updated weights pass through a copy of the shard in their own type.
 
-    It is DeepSpeed's ZeRO 1 and 2, which also fetch sums into a buffer.
+    This is true for ZeRO 1 and 2 of DeepSpeed, which also fetch accumulated gradients into a
+    buffer.
     """
     fetches = sums_of_host(study) == "fetch" and shards_states(study)
     return fetches and not shards_weights(study)
 
 
 def _fetch_buffer(kind: StageKind, study: Study) -> Memory:
-    """Return the buffer of the device for the sum of the largest tensor."""
+    """Return the buffer on the device for the accumulated gradient of the largest tensor."""
     return Memory(
         name=kind.label("buffer for a sum of gradients"),
         cause=BUFFERS,
@@ -269,9 +275,9 @@ def _update_gradients(study: Study) -> Real:
 
 
 def _sum_bytes(study: Study) -> Real:
-    """Return the bytes of a sum of gradients on the host, without the gradient of the update.
+    """Return the bytes of an accumulated gradient on the host, without the gradient of the update.
 
-    DeepSpeed has none for a single micro-batch, unless it shards weights too.
+    For a single micro-batch DeepSpeed has none, except with ZeRO 3.
     """
     training, sums = study[Training], sums_of_host(study)
     if sums == "none" or not shards_states(study):
@@ -322,11 +328,11 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Work 
 
 
 def _gradients(study: Study, kind: StageKind, away: Real, bandwidth: Real) -> Iterator[Work | Once]:
-    """Yield the transfers of gradients to the host, and of the sums that it keeps.
+    """Yield the transfers of gradients to the host, and of the gradients that accumulate there.
 
-    They run beside the reductions. One micro-batch of m needs no addition. But DeepSpeed's ZeRO 3
-    sends its gradients to the buffer of sums, and fetches them. The total goes to the host in
-    fp32.
+    They overlap with the reductions. The first micro-batch needs no addition, but DeepSpeed's ZeRO
+    3 sends its gradients to the accumulation buffer, and fetches them. The total is sent to the
+    host in fp32.
     """
     offload, sums = study[Offload], host_sums(study)
     if sums == "none":
@@ -370,7 +376,9 @@ def _gradients(study: Study, kind: StageKind, away: Real, bandwidth: Real) -> It
 
 
 def _sum_passes(study: Study, sums: str, away: Real) -> Iterator[tuple[str, Real, Real, str, str]]:
-    """Yield name, bytes, share without overlap, resource and source of each pass over sums."""
+    """Yield name, bytes, share without overlap, resource and source of each transfer of accumulated
+    gradients.
+    """
     moved, m = away * study[Training].precision.gradients, study[Training].micro_batches
     later = 1.0 - 1.0 / maximum(m, 1.0)
     if sums == "fetch":
@@ -389,7 +397,7 @@ def _sum_passes(study: Study, sums: str, away: Real) -> Iterator[tuple[str, Real
 
 
 def _transfer_updates(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]:
-    """Yield the transfers of updated weights that live on the other side of the link.
+    """Yield the transfers of updated weights that are stored on the other side of the link.
 
     The host updates its share of the optimizer state, starting with the weights that it holds.
     """
@@ -420,7 +428,9 @@ def _transfer_term(
 
 
 def _parameters(study: Study, kind: StageKind, bandwidth: Real, holding: Holding) -> Iterator[Work]:
-    """Yield the transfers of a rank's shards before each gather: in forward, again in backward."""
+    """Yield the transfers of a rank's shards before each gather: in forward, and again in
+    backward.
+    """
     offload = study[Offload]
     whole = kind.total_bytes(*weight_bytes(study, holding))
     bytes_ = gathers_per_micro_batch(study) * offload.parameters / kind.shard * whole

@@ -80,8 +80,8 @@ def _share_of_activations(decides: object, name: str) -> Formula:
 def _communicators(study: Study) -> Real:
     """Return the number of communicators with more than one rank that a device uses.
 
-    Shards and their replicas have communicators of their own, instead of one over all ranks that
-    hold the same parameters; so have workers that train separately.
+    With hybrid sharding, shards and replicas have separate communicators instead of one over all
+    ranks that hold the same parameters. So have workers that train separately.
     """
     ranks = {group.name: group.ranks for _, group in study.contributions("groups")}
     used = list(_ALWAYS)
@@ -102,9 +102,9 @@ def _communicators(study: Study) -> Real:
 def _joint_communicators(study: Study, ranks: Mapping[str, Real]) -> Real:
     """Return the number of communicators that span several degrees.
 
-    The whole job has one, unless one degree is the whole job. The gradient norm is summed over the
-    ranks of a model. Gradients of tied embeddings are summed over the two ends of a pipeline. These
-    groups send little data, but their buffers have the full size.
+    All ranks have one, unless a single degree contains all ranks. The ranks of a model replica have
+    one for the gradient norm. The two ends of a pipeline have one for the gradients of tied
+    embeddings. These groups send little data, but their buffers have the full size.
     """
     layout, pp = study[Layout], stages(study)
     widest = maximum(maximum(layout.tp, layout.cp), maximum(pp, layout.dp * layout.cp))

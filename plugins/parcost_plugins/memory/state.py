@@ -91,7 +91,7 @@ def _weights(kind: StageKind, study: Study, holding: Holding) -> Memory:
 
 
 def _scales(kind: StageKind, study: Study) -> Memory:
-    """Return the scales of quantized weights, if every rank holds them all, and on the device."""
+    """Return the scales of quantized weights on the device, if every rank holds all of them."""
     name, each = f"scales of quantized {WEIGHTS}", whole_scales(study)
     return _share(kind, (name, WEIGHTS, "weights"), (each, each), 1.0, 0.0, None)
 
@@ -124,15 +124,16 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
 
 
 def _gradients(held: Memory, kind: StageKind, study: Study) -> Iterator[Memory]:
-    """Yield the gradients *held* at the end of backward, where they exist.
+    """Yield the gradients *held* at the end of backward, and at the moments at which they are
+    allocated.
 
-    Those of a single micro-batch, unless they have a buffer, do not exist until backward makes
-    them. While the activations of all layers are alive, the last layer and the head have gradients.
-    All parts have gradients when only the activations of the first layer are left.
+    Without a buffer, backward allocates the gradients of a single micro-batch. While the
+    activations of all layers are in memory, only the last layer and the head have gradients. When
+    all parts have gradients, only the activations of the first layer are left.
 
     PyTorch's FSDP allocates sharded gradients on the stream of reductions. The allocator gives
     their freed blocks to no other stream. DeepSpeed's ZeRO 1 copies the shard of a rank, and frees
-    all gradients ahead of the update.
+    all gradients before the update.
     """
     kept = keeps_gradients(study, kind.replicas) | (study[Training].micro_batches > 1)
     after: tuple[Moment, ...] = ("end_of_backward", "optimizer", "gather")
@@ -153,9 +154,10 @@ def _made_in_backward(
     after: tuple[Moment, ...],
     kept: Mask = False,
 ) -> Iterator[Memory]:
-    """Yield the gradients *held* at the moments *after* backward, and before where they exist.
+    """Yield the gradients *held* at the moments *after* backward, and at earlier moments if
+    allocated then.
 
-    Where they are not *kept*, backward makes them layer by layer.
+    If they are not *kept* between steps, backward allocates them layer by layer.
     """
     yield evolve(held, moments=after)
     made = ratio(kind.after + minimum(kind.layers, 1) * kind.layer, kind.elements)
@@ -192,7 +194,7 @@ def _share(
     away: Real,
     origins: Callable[[], dict[str, Any]] | None,
 ) -> Memory:
-    """Return a rank's share of state: name, cause and tag in *names*.
+    """Return the state of a rank's shard; *names* has name, cause and tag.
 
     *bytes_* are per parameter, in linear layers and elsewhere.
     """

@@ -1,13 +1,12 @@
-"""Parts of a dense transformer: parameters, operators, and activations saved for backward.
+"""Parts of a dense transformer: parameters, operators, and saved activations.
 
-Each part is a plugin of its own, so that another kind of attention or MLP replaces one file. All
-describe one tensor-parallel rank; ``parallelism.tensor`` describes the communication.
+Each part is a separate plugin, so that another kind of attention or MLP replaces one file. All
+describe one tensor-parallel rank. ``parallelism.tensor`` describes the communication.
 
-Saved tensors. One set of tensors gives both published accounts of activation memory. With
-LayerNorm, GELU, dropout and unfused attention it is the ``s b h (34 + 5 a s / h)`` bytes of
-Korthikanti et al. 2022. With RMSNorm, SwiGLU and FlashAttention it is the memory of current models.
-A tensor is counted once, by the part that produces it: the embedding's output is the input of the
-first layer's norm, and a recomputed layer's input is the checkpoint itself.
+With LayerNorm, GELU, dropout and unfused attention, the saved tensors have the ``s b h (34 + 5 a s
+/ h)`` bytes of Korthikanti et al. 2022. With RMSNorm, SwiGLU and FlashAttention they are those of
+current models. A tensor is counted once, by the part that produces it: the embedding's output is
+the input of the first layer's norm, and a recomputed layer's input is the checkpoint itself.
 """
 
 from __future__ import annotations

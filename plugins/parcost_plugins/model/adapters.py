@@ -1,9 +1,9 @@
-"""Adapters (LoRA): two thin matrices beside the frozen matrix of a linear layer.
+"""Adapters (LoRA): two low-rank matrices in addition to the frozen matrix of a linear layer.
 
 The matrix A projects the input down to the rank r, the matrix B up to the output. The result is
-scaled and added to that of the frozen matrix. A quantized base is dequantized for each product.
+scaled and added to that of the frozen matrix. A quantized base is dequantized for each GEMM.
 
-The table has the parts of a rank under tensor parallelism of t ranks, by `adapters.split`. The
+The table has the matrices of a rank with tensor parallelism of t ranks, by `adapters.split`. The
 frozen matrix has k inputs and n outputs.
 
     split   matrix by   A of a rank   on tokens     B of a rank   on tokens
@@ -12,13 +12,13 @@ frozen matrix has k inputs and n outputs.
     one     columns     k x r         of the rank   r x n / t     all
     one     rows        k / t x r     all           r x n         of the rank
 
-The tokens of a rank are a share of t with sequence parallelism, and all without it. The package
-`parallelism.tensor` estimates the messages. Routed experts share an adapter, or each has its own: a
-grouped product.
+With sequence parallelism a rank has 1/t of the tokens, without it all tokens. The package
+`parallelism.tensor` estimates the messages. Routed experts share an adapter, or each has its own in
+a grouped GEMM.
 
 Example: the fused query, key and value projections of Llama 3 8B have 4096 inputs and 6144 outputs.
 An adapter of rank 16 has 16 x (4096 + 6144) = 163,840 parameters. With t = 2 a rank has 81,920 of
-them if both matrices are split. If one is, it has 16 x (4096 + 3072) = 114,688.
+them if both matrices are split. If only one is split, it has 16 x (4096 + 3072) = 114,688.
 """
 
 from __future__ import annotations
@@ -81,9 +81,10 @@ _SCALED = {
 
 
 class _Product(NamedTuple):
-    """The product of *tokens* with A or with B, of *inputs* x *outputs* on this rank.
+    """The GEMM of *tokens* with A or with B, of *inputs* x *outputs* on this rank.
 
-    Every rank holds a *replicated* one. *host* is its name for tensor parallelism.
+    Every rank holds a copy of a *replicated* matrix. *host* is the name that tensor parallelism
+    uses.
     """
 
     tokens: Real
@@ -97,11 +98,11 @@ class _Product(NamedTuple):
 class _Adapter:
     """An adapter in the layers of *span*. It adapts *target*, or several fused targets.
 
-    *outputs* are the layers whose recomputation includes the output: backward reads only tensors
-    before it. *batch* is the number of adapters that a grouped product multiplies; *copies* those
-    that a token visits, and *whole* those of the model. *total* is the parameters of one, and
-    *added* the elements of the output on this rank. *kept* are the formulas of the tokens of
-    saved input and inner activation, with the value of R.
+    *outputs* are the layers whose recomputation includes the output. *batch* is the number of
+    adapters in a grouped GEMM. A token visits *copies* adapters, and the model has *whole*. *total*
+    is the number of parameters of one adapter, and *added* the number of output elements on this
+    rank. *kept* are the formulas of the saved tokens of input and inner activation, with the value
+    of R.
     """
 
     name: str
@@ -133,8 +134,8 @@ class _Adapter:
         return {**own, "R": (self.received, "")} if self.expert else own
 
     def elements(self, *, replicated: bool) -> Real:
-        """Return the parameters on this rank that every rank of the group has, or the other
-        parameters.
+        """Return the parameters on this rank: those that every rank of the group holds, or the
+        others.
         """
         return sum(
             (
@@ -254,10 +255,10 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 
 
 def _gather_columns(each: _Adapter, rank: Rank) -> Iterator[Stream]:
-    """Yield the copies that put gathered columns in order, and cut their gradients.
+    """Yield the copies that reorder gathered columns, and the copies of their gradients.
 
-    An all-gather stacks the columns of the ranks in rows. Megatron-Core joins them in one more
-    kernel, and copies its share of the gradient.
+    An all-gather concatenates the columns of the ranks along rows. Megatron-Core reorders them in
+    one more kernel, and copies its shard of the gradient.
     """
     tp, e = rank.layout.tp, rank.element
     several = where(tp > 1, 1.0, 0.0)
@@ -327,7 +328,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 def _rules(study: Study, adapters: Adapters) -> tuple[tuple[str, Mask, str], ...]:
-    """Return the id of each rule, where it holds, and its subject."""
+    """Return the id of each rule, the mask where it is satisfied, and its subject."""
     rank = rank_of(study)
     model, layout, precision = rank.model, rank.layout, rank.training.precision
     name = block_name(model)

@@ -1,7 +1,7 @@
 """Attention: multi-head, grouped-query and multi-query.
 
-Heads are split over the tensor-parallel ranks. With more ranks than key and value heads, each rank
-holds a copy of one, with its parameters and products.
+Heads are split over the tensor-parallel ranks. If there are more ranks than KV heads, each rank
+holds a copy of one head.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The attention core: queries by keys, and probabilities by values; fused or not.
+"""The attention core: queries times keys, and probabilities times values; fused or not.
 
 Every kind of attention uses it. Its heads are split over the tensor-parallel ranks. Its queries are
 split over the context-parallel ranks, and attend to all keys.
@@ -20,7 +20,7 @@ FUSED = "Dao 2023 (FlashAttention 2), section 3.1"
 
 
 def flops(rank: Rank) -> ModelFlops:
-    """Return the FLOPs of attention, without scores masked by causality, windows and documents."""
+    """Return the FLOPs of attention, excluding scores that causality, windows or documents mask."""
     model = rank.model
     met = sum(sum(span.count) * rank.keys(windowed) for windowed, span in rank.attention_spans)
     return ModelFlops(
@@ -99,7 +99,7 @@ def _fused_kernels(rank: Rank) -> Iterator[FusedAttention]:
 
 
 def _separate_kernels(rank: Rank) -> Iterator[Gemm | Stream]:
-    """Yield the core as separate kernels, which also compute masked scores."""
+    """Yield the unfused attention core as separate kernels, which also compute masked scores."""
     span, e = rank.attention_layers.rerun_all(rank.reruns_core), rank.element
     scores = rank.training.sequence * rank.tokens * rank.heads
     yield from _products(rank, "F", span.count)

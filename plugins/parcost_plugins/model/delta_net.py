@@ -1,9 +1,9 @@
-"""Gated delta net (GDN): linear attention by a state that each token corrects.
+"""Gated delta net (GDN): linear attention with a state that each token corrects.
 
-Queries, keys and values pass a short convolution. Each head has a state of key size by value size.
-Kernels work on chunks of tokens: within a chunk by matrix products, from chunk to chunk by the
-state. Heads are split over the tensor-parallel ranks. Value heads share queries and keys, which are
-repeated ahead of the kernels.
+Queries, keys and values pass through a short convolution. Each head has a state of key size x value
+size. Kernels process chunks of tokens: GEMMs within a chunk, and the state between chunks. Heads
+are split over the tensor-parallel ranks. Value heads share queries and keys, which are replicated
+before the kernels.
 
 Operators and saved tensors are those of flash-linear-attention, which Megatron-Core and
 transformers call; without it transformers runs a slow loop.
@@ -88,7 +88,9 @@ def _delta_net(study: Study) -> _DeltaNet | None:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Require whole heads on each rank, and reject features without a model beside a delta net."""
+    """Require whole heads on each rank, and reject features that are not modeled with a
+    delta net.
+    """
     rank = rank_of(study)
     model, layout, place = rank.model, rank.layout, block_name(rank.model)
     if model.delta_heads:
@@ -175,7 +177,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
 def flops(study: Study) -> Iterator[ModelFlops]:
     """Return the FLOPs of the projections, and of the rule by definition.
 
-    A token takes part in four products with the state of each head.
+    A token has four products with the state of each head.
     """
     found = _delta_net(study)
     if found is None:
@@ -242,9 +244,9 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 def _rule(model: Model) -> Passes:
     """Return the kernels of the chunked rule, by token and head.
 
-    Each reads and writes whole tensors: keys and queries of size k, values of size v, and products
-    within a chunk of c tokens. Each chunk has a state, too. Their work is counted in FLOPs of the
-    forward pass; small products run far below the rate of large ones.
+    Each kernel reads and writes whole tensors: keys and queries of size k, and values of size v. It
+    also reads and writes products within a chunk of c tokens, and a state per chunk. Their work is
+    counted in FLOPs of the forward pass, because small GEMMs are far below peak.
     """
     k, v, c = model.delta_key_dim, model.delta_value_dim, float(_CHUNK)
     state, work = k * v / c, _rule_flops(model, gradient=False)
@@ -262,7 +264,7 @@ def _rule(model: Model) -> Passes:
 def _rule_flops(model: Model, *, gradient: bool) -> Real:
     """Return the FLOPs of the chunked rule for a token and head; its *gradient* has twice as many.
 
-    Backward also makes W, U and the states again.
+    Backward also recomputes W, U and the states.
     """
     k, v, c = model.delta_key_dim, model.delta_value_dim, float(_CHUNK)
     forward = 6 * k * v + c * (6 * k + 4 * v) + c**2 / 3
@@ -271,7 +273,7 @@ def _rule_flops(model: Model, *, gradient: bool) -> Real:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return tensors saved for backward, and the states of the layer that runs."""
+    """Return tensors saved for backward, and the states of the current layer."""
     found = _delta_net(study)
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""The kernels of element-wise operators, by the framework's implementation.
+"""The kernels of element-wise operators, for the implementations of frameworks.
 
 Each kernel reads and writes whole tensors. Its traffic per element is counted in tensors of
 activations, tensors of fp32 and masks of a byte. The counts come from the operations of the code. A
@@ -197,9 +197,10 @@ class Fusion(NamedTuple):
 def copies(implementation: str, top_k: Real) -> tuple[Passes, Passes]:
     """Return the passes that copy tokens to experts, and that add up their outputs.
 
-    Fused, a token is read once and each of its *top_k* copies written, or the reverse. In eager
-    code each copy is read and written; the sum starts from zeros and is read and written for each
-    copy: by `scatter_add_` forward, and as the gradient of an index backward.
+    In fused kernels, a token is read once and each of its *top_k* copies is written, or the
+    reverse. In eager code each copy is read and written. The sum starts from zeros, and is read and
+    written for each copy: by `scatter_add_` in forward, and as the gradient of an index in
+    backward.
     """
     if implementation == "fused":
         one_way = Traffic(1, 1.0 + 1.0 / top_k, kind="permuted")
@@ -236,7 +237,7 @@ FILLED = Traffic(1, 1)
 def norm_passes(implementation: str, wide: Real) -> Passes:
     """Return the kernels of a norm whose input is in fp32 where *wide* is 1.
 
-    Operator by operator such a norm has no casts: of its input, and back ahead of the gain.
+    If every operator is a kernel, a norm with fp32 input needs no casts.
     """
     passes, spared = NORMS[implementation], 2.0 * wide
     if implementation != "composite":

@@ -1,8 +1,8 @@
 """The embedding: a row per token, with rows split over the tensor-parallel ranks.
 
 A rank looks up the tokens of its rows and writes zeros for the others. So it writes the whole
-micro-batch whatever its share of the rows. A framework may multiply one-hot rows by its share of
-the table instead of a lookup.
+micro-batch, independent of its number of rows. Instead of a lookup, a framework may multiply
+one-hot rows by its shard of the table.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Stream | Gemm]:
-    """Return the lookup and the scatter of its gradient, or the products in their place."""
+    """Return the lookup and the scatter of its gradient, or the GEMMs that replace them."""
     rank = rank_of(study)
     if rank.model.is_nominal:
         return
@@ -63,7 +63,7 @@ def operators(study: Study) -> Iterator[Stream | Gemm]:
 
 
 def _products(rank: Rank, count: Sequence[float]) -> Iterator[Stream | Gemm]:
-    """Yield the one-hot rows, and their products with the table and the gradient."""
+    """Yield the one-hot rows, and their GEMMs with the table and the gradient."""
     rows, columns, tokens = rank.vocabulary, rank.model.hidden, rank.tokens
     yield traffic_stream("one-hot rows", FILLED, tokens * rows, rank.element, "F", count)
     passes: list[tuple[Pass, Real, Real]] = [("F", tokens, rows)]

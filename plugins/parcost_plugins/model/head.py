@@ -1,8 +1,8 @@
 """The head and the loss, with the vocabulary split over the tensor-parallel ranks.
 
 A tied head shares the embedding's matrix. If the first and the last pipeline stage are on different
-devices, the last one holds a copy. The copy is trained like any other matrix. Every layer that
-predicts a further token runs the head, and the loss, once more.
+devices, the last one holds a copy. The copy is trained like any other matrix. Every MTP layer runs
+the head and the loss once more.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | Stream]:
-    """Return the head's products, and the cross entropy."""
+    """Return the head's GEMMs, and the cross entropy."""
     rank = rank_of(study)
     if rank.model.is_nominal:
         return
@@ -101,16 +101,15 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return the head's input, and the logits on their way to the loss and back.
+    """Return the head's input, the logits, and the tensors of the loss.
 
     One of three tensors is saved for backward: an fp32 softmax, which the gradient overwrites; the
-    logits, beside which a fused kernel computes the gradient; or the gradient, in place of the
-    logits. An unfused loss has two more fp32 tensors in backward: the gradients of loss and of
-    log-softmax. On a shard of the vocabulary it also has an exponential. In forward it holds the
-    logits, which are no larger. A softmax may be a further tensor beside the fp32 copy of the
-    logits. A loss in chunks computes the gradient of the head's input at once, in its place. It
-    saves nothing else. All tensors are freed before the backward pass of the layers, except logits
-    that the pipeline engine keeps.
+    logits; or the gradient, which replaces the logits. An unfused loss has two more fp32 tensors in
+    backward: the gradients of the loss and of log-softmax. With a sharded vocabulary it also has an
+    exponential. In forward it holds the logits, which are not larger. The softmax may be a separate
+    tensor from the fp32 copy of the logits. A chunked loss computes the gradient of the head's
+    input immediately, in the memory of the input. It saves nothing else. All tensors are freed
+    before the backward pass of the layers, except logits that the pipeline engine keeps.
     """
     rank = rank_of(study)
     if rank.model.is_nominal:
@@ -160,7 +159,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 
 def _block_of_logits(rank: Rank, study: Study) -> Memory:
-    """Return the block of the freed logits, which the allocator keeps."""
+    """Return the block of the freed logits, which the allocator keeps reserved."""
     return Memory(
         name="block of the freed logits",
         cause=BUFFERS,
@@ -176,7 +175,8 @@ def _block_of_logits(rank: Rank, study: Study) -> Memory:
 
 
 def _logits_in_fp32(rank: Rank, study: Study) -> Iterator[Memory]:
-    """Yield the fp32 logits that DeepSpeed's pipeline engine keeps, or those beside a softmax.
+    """Yield the fp32 logits that DeepSpeed's pipeline engine keeps, or those in addition to a
+    softmax.
 
     The engine does not support ZeRO 2 and 3.
     """
@@ -203,7 +203,7 @@ def _logits_in_fp32(rank: Rank, study: Study) -> Iterator[Memory]:
 
 
 def _whole_gradient(rank: Rank, study: Study) -> Memory:
-    """Return the head's gradient before it is sharded, beyond memory that the loss frees before."""
+    """Return the head's gradient before it is sharded, minus memory that the loss frees earlier."""
     precision = rank.training.precision
     by_matrix = rank.training.framework.reduces_by_matrix
     return Memory(

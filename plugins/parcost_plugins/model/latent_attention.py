@@ -1,13 +1,13 @@
 """Multi-head latent attention (MLA): queries, keys and values through a low-rank projection.
 
 The down projections are not split over the tensor-parallel ranks. With sequence parallelism each
-rank projects its own tokens down, and the ranks gather the compressed tensors; without, each
-projects all tokens. Every rank projects its own heads up. Training computes full keys and values;
-absorbing the projections into the queries pays only in decoding.
+rank projects its own tokens down, and the ranks gather the compressed tensors. Without it, each
+rank projects all tokens. Every rank projects its own heads up. Training computes full keys and
+values, because absorbing the projections into the queries helps only in decoding.
 
-Queries, and keys and values, are projected down by two products. Each casts the input to a narrow
-type and keeps its copy for backward. In 8 bits both copies are 2 s b h bytes. Backward adds both
-gradients of the input. Megatron-Core's ``--mla-down-proj-fusion`` makes one product of them.
+Two GEMMs project down: one for queries, one for keys and values. In low precision, each casts the
+input and saves its own copy; in 8 bits both copies have 2 s b h bytes. Backward adds both gradients
+of the input. ``--mla-down-proj-fusion`` of Megatron-Core fuses them into one GEMM.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ WAIST = "Megatron-Core, multi_latent_attention.py: every rank projects its own t
 
 @hookimpl
 def parameters(study: Study) -> Iterator[Parameters]:
-    """Return the down, up and output projections, and the norms between."""
+    """Return the parameters of the down, up and output projections, and of the norms
+    between them.
+    """
     rank = rank_of(study)
     model, t = rank.model, rank.layout.tp
     if not model.is_latent or model.is_nominal:
@@ -136,11 +138,12 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
 
 
 def _keys_and_values(rank: Rank, up: LayerSpan, blocks: Real) -> Iterator[Gemm]:
-    """Yield the products that compute keys and values of *blocks* blocks of this rank's length.
+    """Yield the GEMMs that compute keys and values of *blocks* blocks, each as long as this rank's
+    sequence shard.
 
     If ranks exchange compressed tensors, every rank also projects received blocks. It projects them
-    again in backward if only the compressed tensor was kept. The gradient of each block passes back
-    through the projection before it is sent on. It is added to the weight gradient.
+    again in backward if only the compressed tensor was saved. Backward of the projection runs for
+    each block before its gradient is sent. Its weight gradients are accumulated.
     """
     for product in linear(
         "MLA KV up projection",
@@ -193,7 +196,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 
 def _fuses_down(rank: Rank) -> bool:
-    """Return whether one product projects queries, keys and values down."""
+    """Return whether one GEMM projects queries, keys and values down."""
     return rank.study[KernelChoice].fused_down_projection and bool(rank.model.q_lora)
 
 

@@ -1,4 +1,4 @@
-"""The MLP of a dense layer: two matrices with an activation between; three if gated."""
+"""The MLP of a dense layer: two matrices with an activation between them; three if gated."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | Stream]:
-    """Return the products and the activation between them."""
+    """Return the GEMMs and the activation between them."""
     rank = rank_of(study)
     h, ups, span, tokens = rank.model.hidden, _count_of_up_matrices(rank), rank.dense, rank.tokens
     if rank.model.is_nominal or not any(span.count):
@@ -150,7 +150,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return tensors saved for backward: the inputs of both products and of the activation."""
+    """Return tensors saved for backward: the inputs of both GEMMs and of the activation."""
     rank = rank_of(study)
     span = rank.dense
     if rank.model.is_nominal or not any(span.count):

@@ -1,8 +1,8 @@
-"""A mixture of experts in place of the MLP: router, routed experts, shared experts.
+"""A mixture of experts instead of the MLP: router, routed experts, shared experts.
 
-A rank holds ``experts / ep`` routed experts, cut into ``etp`` parts. It processes the tokens sent
-by all ranks that share one set of experts: on average as many as it sends itself, more on the
-busiest rank, for which all ranks wait. Its experts run as one grouped product. The exchange is
+A rank holds ``experts / ep`` routed experts, each split into ``etp`` parts. It receives tokens from
+all ranks that share one set of experts. On average these are as many as it sends, and more on the
+busiest rank, for which all ranks wait. Its experts run as one grouped GEMM. The exchange is
 described by ``experts.exchange``. Shared experts process every token on its own rank, and are split
 like a dense MLP.
 """
@@ -187,8 +187,8 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 def _sort_streams(found: Experts, span: LayerSpan) -> Iterator[Stream]:
     """Yield the sorting of received tokens by expert, and back.
 
-    Ranks send their tokens one after another. Tokens sent once for several experts, or gathered,
-    are copied in order on arrival.
+    Received tokens are ordered by sending rank. If a token was sent once for several experts, or
+    gathered, it is copied for each expert on arrival.
     """
     rank, there_and_back = found.rank, where(found.local > 1.0, 2.0, 0.0)
     yield from elementwise(
@@ -239,7 +239,7 @@ def _routed_experts(found: Experts, span: LayerSpan, fixed: bool) -> Iterator[Ge
 
 
 def _routed_activations(found: Experts, span: LayerSpan, fixed: bool) -> Iterator[Stream]:
-    """Yield the activation of routed experts; *fixed* says whether their token count is fixed."""
+    """Yield the activation of routed experts; *fixed* is true if their token count is fixed."""
     rank, elements = found.rank, found.received_tokens * found.width
     framework, name, e = rank.training.framework, "activation of routed experts", rank.element
     if framework.expert_activation == "in_product" and rank.model.gated:
@@ -274,7 +274,7 @@ def _routed_biases(found: Experts, span: LayerSpan) -> Iterator[Stream]:
 
 
 def _shared_experts(found: Experts, span: LayerSpan, covers: bool) -> Iterator[Gemm | Stream]:
-    """Yield the shared experts; with *covers* the exchange may overlap with them."""
+    """Yield the shared experts; with *covers* they can hide the token exchange."""
     rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
     columns, rows = (SHARED_EXPERTS, SHARED_ROWS) if covers else (MLP_COLUMNS, MLP_ROWS)
     yield from linear(

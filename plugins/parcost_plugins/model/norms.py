@@ -28,7 +28,9 @@ from parcost_plugins.vocabulary.run_choices import stage_messages
 
 @hookimpl
 def parameters(study: Study) -> Iterator[Parameters]:
-    """Return the gains, and LayerNorm's biases, of all norms of each layer and of the ends."""
+    """Return the gains and LayerNorm biases of all norms in a layer and at the ends of the
+    model.
+    """
     rank = rank_of(study)
     model = rank.model
     if model.is_nominal:
@@ -142,7 +144,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 
 def input_casts(rank: Rank, name: str, products: float, span: LayerSpan) -> Iterator[Stream]:
-    """Yield the casts of a normed input in fp32 to the type of products, one for each product."""
+    """Yield the casts of a normed fp32 input to the type of GEMMs, one for each GEMM."""
     if any_of(rank.casts_inputs > 0):
         times, whole = rank.casts_inputs * products, rank.tokens * rank.model.hidden
         name = f"{name}, cast of input"

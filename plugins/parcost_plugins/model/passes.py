@@ -17,10 +17,10 @@ SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
 
 @record(eq=False)
 class LayerSpan:
-    """A set of layers: their number on each virtual stage, and how many are recomputed.
+    """A set of layers: their number, and the number of recomputed ones, on each virtual stage.
 
-    *rivals* are recomputed layers of another kind. Only one layer is recomputed at a time: if both
-    kinds are on a stage, the rival is the larger, and its tensors count.
+    *rivals* are recomputed layers of another, larger kind. Only one layer is recomputed at a time.
+    If both kinds are on a stage, the tensors of the larger kind count.
     """
 
     count: Counts
@@ -57,7 +57,9 @@ class LayerSpan:
 
     @cached_property
     def held_count(self) -> Counts:
-        """One on each stage with a recomputed layer, whose tensors are then held; else zero."""
+        """Return 1 on each stage with a recomputed layer, whose tensors are in memory during
+        recomputation, else 0.
+        """
         rivals = self.rivals
         if rivals is None:
             return map_stages(_at_most_one, self.reruns)
@@ -79,12 +81,12 @@ def linear(
     again: Real | None = None,
     trained: bool,
 ) -> Iterator[Gemm]:
-    """Yield the matrix products of a linear layer with *k* inputs and *n* outputs.
+    """Yield the GEMMs of a linear layer with *k* inputs and *n* outputs.
 
     Forward multiplies *m* tokens by the weights; backward multiplies the gradient of the output by
-    the weights and by the input. All may have the name of a *host* under which communication can
-    hide. Recomputation computes *again* of the outputs, or all. *load* is the number of tokens over
-    that of the mean rank. Weights that are not *trained* have no gradient.
+    the weights and by the input. Communication with the name *host* can overlap with them.
+    Recomputation computes *again* of the outputs, or all. *load* is the number of tokens / the mean
+    over all ranks. Weights that are not *trained* have no gradient.
     """
     passes: list[tuple[Pass, Real, Real, Real, Counts]] = [
         ("F", m, n, k, span.count),

@@ -1,8 +1,8 @@
 """Multi-token prediction (MTP): layers after the last one, each for a token further ahead.
 
 The inputs of such a layer are the residual stream and the embedding of the next known token. A
-projection joins them. The layer shares the head of the model, and is on its stage. The transformer
-layer itself is counted with the layers of the model.
+projection joins them. The layer uses the head of the model, and is on the stage of the head. The
+transformer layer itself is counted with the layers of the model.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | Stream]:
-    """Return the lookup, the norms and the projection of every MTP layer."""
+    """Return the lookup, norms and projection of every MTP layer."""
     rank = rank_of(study)
     if not rank.model.prediction_layers or rank.model.is_nominal:
         return

@@ -82,7 +82,7 @@ class Rank:
         """Return whether the input of these matrices is saved, for a weight gradient.
 
         The input gradient of a frozen matrix does not need it. An adapter saves it, unless dropout
-        makes another tensor of it.
+        creates a new tensor.
         """
         adapters = self.study.get(Adapters)
         if adapters is None:
@@ -171,7 +171,7 @@ class Rank:
 
     @cached_property
     def casts_inputs(self) -> Real:
-        """1 if autocast casts the normed input of each product in a kernel of its own, else 0."""
+        """1 if autocast casts the normed input of each GEMM in a separate kernel, else 0."""
         mode = self.study[KernelChoice].mode or self.training.framework.mode
         return 0.0 if mode == "compiled" else self.is_residual_wide
 
@@ -202,7 +202,7 @@ class Rank:
 
     @property
     def kv_heads(self) -> Real:
-        """Key and value heads of this rank; ranks beyond their number hold copies."""
+        """KV heads of this rank; if there are more ranks than heads, ranks hold copies."""
         return maximum(self.model.kv_heads, self.layout.tp) / self.layout.tp
 
     @property
@@ -222,7 +222,7 @@ class Rank:
 
     @property
     def residual_shards(self) -> Real:
-        """The number of shards of the residual stream between matrix products."""
+        """The number of shards of the residual stream between GEMMs."""
         return self.layout.tp if self.layout.sequence_parallel else 1.0
 
     @property
@@ -250,8 +250,8 @@ class Rank:
     def normed_element_text(self) -> str:
         """The formula of the bytes that a norm within attention saves per element of its input.
 
-        A norm in operators of PyTorch saves its input in fp32, and the tensor that its gain
-        multiplies.
+        A norm of unfused PyTorch operators saves its fp32 input, and the tensor that is multiplied
+        by the gain.
         """
         composite = self.fusion.norm == "composite" and not self.recomputes_outputs
         return "(4 + e)" if composite else "e"
@@ -260,8 +260,8 @@ class Rank:
     def gathered_elements_text(self) -> str:
         """The formula of the saved input elements of a column-parallel layer, in symbols.
 
-        An adapter whose matrices are both split saves the gathered input, unless it gathers it
-        again: the frozen matrix needs none.
+        An adapter with two split matrices saves the gathered input, unless it gathers the input
+        again in backward.
         """
         gathers = is_split(self.study, "both") and not regathers_inputs(self.study)
         whole = self.training.framework.keeps_gathers or gathers
@@ -291,7 +291,8 @@ class Rank:
     def reruns_down(self) -> bool:
         """Whether a layer that is recomputed as a whole runs its down projection again.
 
-        An adapter beside it runs after it, and backward reads the output of the adapter's matrix A.
+        An adapter of the down projection runs after it, and backward reads the output of the
+        adapter's matrix A.
         """
         adapters = self.study.get(Adapters)
         is_last = adapters is None or not adapters.has("down")
@@ -323,10 +324,10 @@ class Rank:
     ) -> Iterator[Memory]:
         """Yield a tensor of the layers of *span* that is saved for backward.
 
-        It is kept for every layer and micro-batch in flight; if recomputed, only for the layer in
-        recomputation. Of offloaded tensors, those of the current layer are on the device. If
-        transfers overlap, those of a neighbouring layer are too. *more* are symbols of *text*
-        besides those of a rank; *freed* is as in :meth:`kept_memory`.
+        It is held for every layer and micro-batch in flight. If it is recomputed, it is held only
+        for the current layer. If it is offloaded, only the current layer is on the device, and with
+        overlapped transfers one more layer. *more* are symbols of *text* besides those of a rank;
+        *freed* is as in :meth:`kept_memory`.
         """
         bytes_ = self.formula(text, more, source=source)
         kept = span.kept_count
@@ -354,7 +355,9 @@ class Rank:
             )
 
     def _input_copies(self, *targets: str) -> Real:
-        """Return how many copies of the input of *targets* their products save: one, if shared."""
+        """Return the number of copies of the input of *targets* that GEMMs save: one, if it is
+        shared.
+        """
         adapters = self.study.get(Adapters)
         here = [target for target in targets if target != "gate" or self.model.gated]
         if adapters is None:
@@ -365,7 +368,7 @@ class Rank:
         return where(casts > 0, float(max(len(groups), 1)), 1.0)
 
     def saved_input(self, name: str, span: LayerSpan, *targets: str) -> Iterator[Memory]:
-        """Yield the input of the products *targets*, with a copy for each product that casts it."""
+        """Yield the input of the GEMMs *targets*, with a copy for each GEMM that casts it."""
         text, copies = f"{self.gathered_elements_text} q", self._input_copies(*targets)
         if any_of(copies > 1):
             yield from self.saved_tensor(name, f"c {text}, c copies", span, {"c": (copies, "")})
@@ -373,9 +376,9 @@ class Rank:
             yield from self.saved_tensor(name, text, span)
 
     def frozen_norm_output(self, name: str, span: LayerSpan, *targets: str) -> Iterator[Memory]:
-        """Yield the shard of a norm's output that is saved before frozen products *targets*.
+        """Yield the shard of a norm's output that is saved before frozen matrices *targets*.
 
-        The input that an adapter saves is the same tensor, unless it is gathered, dropped or wider.
+        If an adapter saves this tensor unchanged, it is counted there.
         """
         if self.trains_model or not self.training.framework.keeps_norm_outputs:
             return
@@ -397,9 +400,9 @@ class Rank:
     ) -> Memory:
         """Return memory that every micro-batch holds from its forward to its backward pass.
 
-        Separate weight gradients need the inputs of products and the gradients of their outputs.
+        Separate weight gradients need the inputs of GEMMs and the gradients of their outputs.
         The gradients replace the outputs. The share *freed* of a tensor is freed before backward.
-        Tensors of embedding and head are never offloaded: frameworks offload those of layers.
+        Frameworks offload tensors of layers, but never of embedding and head.
         """
         return Memory(
             name=name,

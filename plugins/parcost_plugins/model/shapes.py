@@ -12,7 +12,7 @@ from parcost_plugins.vocabulary import Model, Recompute, Training
 
 
 class _Needs(NamedTuple):
-    """An attribute that has an effect only together with another one."""
+    """An attribute that has an effect only if another one is set."""
 
     id: str
     attribute: str
@@ -98,7 +98,7 @@ def _mixture(model: Model) -> Iterator[Check]:
 
 
 def _layer_lists(model: Model) -> Iterator[Check]:
-    """Require that listed layers exist, and that they are not also stated by a count."""
+    """Require that listed layers exist, and that no count of such layers is also set."""
     lists: tuple[tuple[str, Sequence[int], str, bool], ...] = (
         ("full_layers", model.full_layers, "full_every", model.full_every > 0),
         (

@@ -1,8 +1,8 @@
-"""A model of a stated size: for planning, before there is an architecture.
+"""A model with a given number of parameters: for planning, before an architecture exists.
 
 Its parameters are spread evenly over its layers, and every token uses all of them: 2 FLOPs per
-parameter forward, 6 in training. Attention counts if the heads are given, and activations as stated
-by ``saved``. The other parts of a model contribute nothing.
+parameter forward, 6 in training. Attention is included if the heads are given, and activations if
+``saved`` is set. Other parts of a model are omitted.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
-    """Return two pairs of equal products per layer, with the model's hidden size, and attention.
+    """Return two pairs of equal GEMMs per layer, with the model's hidden size, and attention.
 
     Like attention and MLP, each pair is split by columns and then by rows.
     """

@@ -1,7 +1,8 @@
 """The data loading stall.
 
-Loaders work beside the devices. With prefetching they have a whole step for the next batch, so they
-keep up or limit the step time; without, every step begins with a wait.
+Data loaders run in parallel to the devices. With prefetching they have a whole step for the next
+batch. So they limit the step time only if slower. Without prefetching, every step begins with a
+stall.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The resources of a run: days, device-hours, cost, energy, carbon dioxide.
 
-A device that waits for a restart costs as much as one that works, so all count wall time. Its power
-is taken as the average of a step, which is slightly too high.
+A device that waits for a restart costs as much as a working one, so all figures use wall time. Its
+power is assumed to be the average of a step, which is slightly too high.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def resource_figures(study: Study, speed: Speed) -> tuple[list[Figure], list[Fig
 
 
 def needs(study: Study) -> Iterator[MissingFigure]:
-    """Return each figure that cannot be computed, with the missing blocks and attributes."""
+    """Return each figure that cannot be computed, with the blocks and attributes that it needs."""
     energy, cluster = study.get(Energy), study.get(Cluster)
     power = energy is not None and energy.power is not None
     power = power or (cluster is not None and cluster.device.power is not None)

@@ -1,6 +1,6 @@
 """Work on gradients, from their accumulation to the optimizer update.
 
-It only moves data through device memory, without matrix products.
+It only moves data through device memory, without GEMMs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Accumulation of the gradients of one micro-batch into the sum.
 
-A weight-gradient product with fused accumulation writes into the sum without extra cost. Otherwise
-the product writes a gradient of its own. A kernel per tensor reads that, and reads and writes the
-sum. The gradient of a lookup is as large as its table. It is not a product, so a kernel always adds
-it. PyTorch keeps the first gradient as the sum, so that one micro-batch of m adds nothing. A host
-that adds gradients does so in its own memory.
+With fused accumulation, a weight-gradient GEMM adds to the accumulated gradient without extra cost.
+Otherwise the GEMM writes a separate gradient. A kernel per tensor reads it, and reads and writes
+the accumulated gradient. The gradient of an embedding is as large as its table. It is not computed
+by a GEMM, so a kernel always adds it. PyTorch keeps the first gradient, so one micro-batch of m
+needs no addition. If the host accumulates gradients, it does so in its own memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BESIDE: Pass = "W"  # the gradient that is added is the one that has just been c
 def accumulation(study: Study) -> Iterator[Stream]:
     """Yield the accumulation of each tensor, for the part that a rank keeps.
 
-    From ZeRO 2 on this is its shard after the reduce-scatter.
+    From ZeRO 2 on, this part is its shard after the reduce-scatter.
     """
     fused, share = fuses_accumulation(study), accumulating_share(study)
     shares = shards_gradients(study)
@@ -54,8 +54,9 @@ def accumulation(study: Study) -> Iterator[Stream]:
 def _traffic(study: Study) -> Real:
     """Return the bytes that adding one gradient moves.
 
-    A shard comes from its reduction in the type of the sum. A whole gradient has the type of its
-    weight. DeepSpeed's BF16_Optimizer casts it to the type of the sum ahead of the addition.
+    A reduced shard has the type of the accumulated gradient. An unsharded gradient has the type of
+    its weight. DeepSpeed's BF16_Optimizer casts it to the type of the accumulated gradient before
+    the addition.
     """
     precision = study[Training].precision
     new: Real = maximum(precision.activation, precision.wide_weights)

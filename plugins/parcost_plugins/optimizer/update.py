@@ -63,7 +63,7 @@ def bucket_copies(study: Study) -> Iterator[Once]:
 
 
 def scaling(study: Study) -> Iterator[Once]:
-    """Estimate the kernels that scale gradients ahead of their sum over the ranks.
+    """Estimate the kernels that scale gradients before their reduction over the ranks.
 
     A factor of 1 needs no kernel: one rank, or experts that every rank holds.
     """
@@ -84,10 +84,10 @@ def scaling(study: Study) -> Iterator[Once]:
 
 
 def _sums_apart(study: Study) -> bool:
-    """Return whether gradients of a micro-batch are added to one buffer in a wider type.
+    """Return whether gradients of a micro-batch are accumulated in one buffer of a wider type.
 
-    It is DeepSpeed's BF16_Optimizer. It casts the buffer to the type of the message and back. Then
-    it takes the norm of the whole buffer, and zeroes it.
+    This is true for DeepSpeed's BF16_Optimizer. It casts the buffer to the type of the message and
+    back. Then it computes the norm of the whole buffer, and zeroes it.
     """
     return any_of(study[Training].precision.gradient_copies != 0)
 
@@ -127,8 +127,8 @@ def clipping(study: Study) -> Iterator[Once]:
 def _sent_traffic(study: Study) -> Real:
     """Return the bytes that a device moves for a gradient that it sends to the host.
 
-    DeepSpeed takes the norm on the device, of a copy in float64. It checks for overflow, and casts
-    to the type of the master. It scales on the host.
+    DeepSpeed computes the norm on the device, from a copy in float64. It checks for overflow, and
+    casts to the type of the master copy. It scales on the host.
     """
     framework, size = study[Training].framework, study[Training].precision.gradients
     norm = size + 2.0 * framework.norm_copy

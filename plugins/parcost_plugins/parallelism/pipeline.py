@@ -1,6 +1,6 @@
 """Pipeline parallelism: the split into stages, and messages between neighbouring stages.
 
-The cost of the split is found elsewhere: the schedule orders the passes, and the replay of that
+Other modules compute the cost of the split: the schedule orders the passes, and a replay of the
 order gives the bubble and the effect of messages.
 """
 
@@ -85,9 +85,9 @@ def pipelines(study: Study) -> list[Pipeline]:
 def terms(study: Study) -> Iterator[Edge | Work]:
     """Estimate the send/recv of a micro-batch: its message is the residual stream.
 
-    With sequence parallelism a tensor-parallel rank sends its shard of the sequence. Without
-    it, every rank sends the whole, or a share by ``schedule.messages``. A context-parallel
-    rank has only its shard in any case.
+    With sequence parallelism a tensor-parallel rank sends its shard of the sequence. Without it,
+    every rank sends the whole tensor, or a shard, by ``schedule.messages``. A context-parallel rank
+    always has only its shard.
     """
     pp = stages(study)
     if all_of(pp == 1):
@@ -112,10 +112,10 @@ def _send_recv(study: Study, pp: Real) -> Edge:
 
 
 def _gathers(study: Study) -> Iterator[Work]:
-    """Yield the all-gathers over tensor-parallel ranks that send only shares to the next stage.
+    """Yield the all-gathers over tensor-parallel ranks that send only shards to the next stage.
 
     They gather the received activation and the received gradient. A ``partitioned`` output is also
-    gathered for backward, which needs its autograd graph.
+    gathered for backward.
     """
     kind, tp = stage_messages(study), study[Layout].tp
     if kind == "whole" or (isinstance(tp, float) and tp == 1.0):
@@ -250,7 +250,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 def _crossings(study: Study) -> float:
     """Return how often a micro-batch moves to another device on its way through all stages.
 
-    A V-shaped schedule turns on the last device without a message.
+    In a V-shaped schedule the last device holds two consecutive stages, without a message.
     """
     return sum(_receivers(study))
 
@@ -299,7 +299,9 @@ def _division_check(study: Study) -> Check:
 
 
 def _uneven_check(study: Study) -> Iterator[Check]:
-    """Yield a warning if the framework needs an option for this split, and the spec names none."""
+    """Yield a warning if the framework needs an option for this split that the spec does
+    not have.
+    """
     if not cuts_by_option(study):
         return
     layers, cut = study[Training].model.layers, stages(study) * chunks(study)
@@ -403,7 +405,7 @@ def _runs(study: Study, each: Sequence[int]) -> tuple[bool, ...]:
 
 
 def _written_attribute(study: Study) -> str:
-    """Return the attribute of the schedule to name in diagnostics: the one that the user wrote."""
+    """Return the attribute of the schedule for diagnostics: the one that the user wrote."""
     choice = study[ScheduleChoice]
     kind = study.origin(choice, "kind")
     usual = kind is None or kind.how == "default"

@@ -1,8 +1,8 @@
-"""Low precision: costs of FP8 or FP4 beside the products that it speeds up.
+"""Low precision: costs of FP8 or FP4 beside the GEMMs that it speeds up.
 
-The kernel models run products in the type of the recipe. This package adds casts of
-tensors and weights, the amax all-reduce, and copies of weights. The recipe states which tensor
-classes shrink; gradients, sums over ranks and messages between pipeline stages keep their type.
+The kernel models run GEMMs in the type of the recipe. This package adds casts of tensors and
+weights, the amax all-reduce, and copies of weights. The recipe states which tensors are stored or
+sent in fewer bits. Gradients, reductions and pipeline send/recv keep their type.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def sections(study: Study) -> list[Section]:
-    """Return the table of tensor classes that shrink, if the recipe has low precision."""
+    """Return the table of tensor classes in low precision, if the recipe has any."""
     if study[Training].precision.narrow == "none":
         return []
     from parcost_plugins.precision import classes

@@ -1,7 +1,8 @@
-"""Autocast of PyTorch: weights in fp32 are cast to the type of the products ahead of each product.
+"""Autocast of PyTorch: before each GEMM, fp32 weights are cast to the type of the GEMM.
 
-The weight gradient is cast back to the type of the weight. Under ZeRO 3 the type of the gathered
-weights decides. A quantized base is dequantized to the type of the products, and needs no cast.
+The weight gradient is cast back to the type of the weight. Under ZeRO 3 the gathered weights are
+cast, if they have another type. A quantized base is dequantized to the type of the GEMMs, and needs
+no cast.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SOURCE = (
 
 
 def casts(study: Study) -> Iterator[Work]:
-    """Yield the cast of each weight before its product, and of each weight gradient after it."""
+    """Yield the cast of each weight before its GEMM, and of each weight gradient after it."""
     if not study[KernelChoice].memory_bound:
         return
     narrow = study[Training].precision.activation
@@ -86,7 +87,7 @@ def copies(study: Study) -> Iterator[Memory]:
 
 
 def _products(study: Study) -> Iterator[tuple[Gemm, Real]]:
-    """Yield the matrix products with weights in a wider type, and the bytes per weight element."""
+    """Yield the GEMMs with weights in a wider type, and the bytes per weight element."""
     precision, adapters = study[Training].precision, study.get(Adapters)
     # Parameters that are narrow themselves, as in MXFP8, may have several copies.
     narrow, trained = precision.activation, precision.wide_weights

@@ -55,9 +55,9 @@ AMAX = (
 def operands(study: Study) -> Iterator[Work]:
     """Yield the casts of activations in forward, and of gradients in backward.
 
-    A weight gradient uses both as cast. A transposed copy for it is part of the cast's traffic, or
-    made with it (`columns`). Frozen weights need no such copy. An attention core in low precision
-    casts its inputs and the gradient of its output itself.
+    The weight-gradient GEMM uses both casts. Its transposed copy is part of the traffic of the
+    cast, or a column-wise cast (`columns`). Frozen weights need no such copy. An attention core in
+    low precision casts its inputs and the gradient of its output itself.
     """
     precision, choice = study[Training].precision, study[KernelChoice]
     whole = precision.cast_traffic(study[Cluster].device)
@@ -89,7 +89,7 @@ def operands(study: Study) -> Iterator[Work]:
 def columns(study: Study) -> Iterator[Work]:
     """Yield the casts of both operands of a weight gradient, scaled along the token dimension.
 
-    They include the kernel that multiplies its result by factors, if there is one.
+    They include the kernel that multiplies the result by scales, if there is one.
     """
     precision = study[Training].precision
     if _is_zero(precision.column_cast) or not study[KernelChoice].memory_bound:
@@ -116,7 +116,7 @@ class _Steps(TypedDict):
 
 
 def _steps(elements: Real) -> _Steps:
-    """Return the arguments of a stream that makes *elements* one after another, if any."""
+    """Return the arguments of a stream that computes *elements* one after another, or none."""
     return {"steps": elements, "step_kind": "" if _is_zero(elements) else "cast"}
 
 
@@ -149,7 +149,7 @@ def _narrow_operators(
 
 
 def weights(study: Study) -> Iterator[Work | Once]:
-    """Yield the casts of weights: of updated ones, or of those that a pass reads."""
+    """Yield the casts of weights: after their update, or before each pass that reads them."""
     precision = study[Training].precision
     if _is_zero(precision.weight_cast) or not study[KernelChoice].memory_bound:
         return
@@ -160,11 +160,11 @@ def weights(study: Study) -> Iterator[Work | Once]:
 
 
 def _read_weights(study: Study) -> Iterator[Work]:
-    """Yield the casts of weights ahead of the products that read them.
+    """Yield the casts of weights before the GEMMs that read them.
 
-    If they are gathered in low precision, a rank casts its shard ahead of each gather: one pass for
-    the greatest value, and one to cast. Backward reads them along the other dimension: from a cast
-    of its own, or a transposed copy of the gathered weights.
+    If weights are gathered in low precision, a rank casts its shard before each gather: an amax
+    kernel, then the cast. Backward needs a column-wise copy: from another cast, or as a transposed
+    copy of the gathered weights.
     """
     precision = study[Training].precision
     gathered = precision.gather < precision.wide_gather if shards_weights(study) else False
@@ -198,8 +198,8 @@ def _read_weights(study: Study) -> Iterator[Work]:
 def _updated_weights(study: Study) -> Iterator[Once]:
     """Yield the cast of updated weights; every replica casts all of them.
 
-    Frozen weights that are wide are cast in each step, too: Transformer Engine renews the copy of
-    every weight that is not a parameter in fp8 (`is_first_microbatch`).
+    Frozen 16-bit weights are cast in each step, too. Transformer Engine casts every weight that is
+    not an fp8 parameter again (`is_first_microbatch`).
     """
     traffic = study[Training].precision.weight_cast
     each = study[Training].precision.cast_kernels
@@ -225,10 +225,10 @@ def _updated_weights(study: Study) -> Iterator[Once]:
 
 
 def maximum_agreement(study: Study) -> Iterator[Work]:
-    """Yield the amax all-reduces, of the virtual stage with the most scaled tensors.
+    """Yield the amax all-reduces, for the virtual stage with the most scaled tensors.
 
-    Transformer Engine reduces the greatest values of inputs and weights at the end of forward.
-    Those of gradients follow at the end of backward. Each micro-batch and virtual stage has both.
+    Transformer Engine reduces amax of inputs and weights after forward, and of gradients after
+    backward. Each micro-batch and virtual stage has both.
     """
     precision = study[Training].precision
     if precision.amax_group == "none":
@@ -255,7 +255,7 @@ def maximum_agreement(study: Study) -> Iterator[Work]:
 def copies(study: Study) -> Iterator[Memory]:
     """Yield low-precision copies of weights; under ZeRO 3 none, as layers are freed after use.
 
-    Frozen weights that are narrow have a transpose at most.
+    Frozen low-precision weights have at most a transposed copy.
     """
     precision, device = study[Training].precision, study[Cluster].device
     each = precision.copies(device) if casts_frozen(study) else precision.transposes(device)
@@ -276,17 +276,17 @@ def copies(study: Study) -> Iterator[Memory]:
 
 
 def _most_tensors(study: Study, each: float) -> float:
-    """Return the largest number of scaled tensors on any stage, *each* of a product."""
+    """Return the largest number of scaled tensors on any stage; *each* is the number per GEMM."""
     return max(each * count for count in _scaled_products(study))
 
 
 def _scaled_stages(study: Study) -> tuple[float, ...]:
-    """Return 1 for virtual stages with products in the narrow type."""
+    """Return 1 for virtual stages with GEMMs in low precision."""
     return tuple(float(count > 0) for count in _scaled_products(study))
 
 
 def _scaled_products(study: Study) -> Sequence[float]:
-    """Return the forward products in the narrow type on each virtual stage."""
+    """Return the number of forward GEMMs in low precision on each virtual stage."""
     precision = study[Training].precision
     products = [0.0] * virtual_stages(study)
     for gemm in study.operators:
@@ -298,7 +298,7 @@ def _scaled_products(study: Study) -> Sequence[float]:
 def _linear(study: Study) -> Iterator[tuple[str, Real, Real, Sequence[float]]]:
     """Yield kinds of stages: label, linear parameters and matrices on a rank, and counts.
 
-    The count is on each virtual stage.
+    Counts are per virtual stage.
     """
     held = [p for p in parameters_by_row(study) if p.in_linear_layer]
     for slot in slots(study, held, dense=False):

@@ -22,7 +22,7 @@ class _Class(NamedTuple):
 
 
 def _classes(study: Study) -> list[_Class]:
-    """Return the tensor classes with bytes per element in the recipe and in its wide type."""
+    """Return the tensor classes with bytes per element in the recipe, and in 16 bits."""
     recipe, context = study[Training].precision, study[Context]
     wide, routing = recipe.activation, study[Routing]
     there = recipe.dispatch if routing.dispatch is None else routing.dispatch

@@ -83,7 +83,7 @@ def _decimal_sequence(study: Study) -> Iterator[Check]:
 
 
 def _micro_batches(training: Training, dp: Real) -> str:
-    """Return the micro-batch sizes that divide the batch of a replica, as a help line."""
+    """Return the micro-batch sizes that divide the batch of a replica, for a help line."""
     if not all_of(divides(dp, training.global_batch)):
         return ""
     near = divisors(training.global_batch / dp, training.micro_batch)

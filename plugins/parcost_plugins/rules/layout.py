@@ -153,10 +153,11 @@ def _divisors_of_experts(study: Study, ranks: Real) -> str:
 
 
 def _changeable_attribute(study: Study) -> tuple[str, str]:
-    """Return the attribute to change if degrees do not divide the devices, and the start of a help.
+    """Return the attribute to change if degrees do not divide the devices, and the start of a help
+    line.
 
-    It is the degree that is swept, or set from outside, or that alone does not divide the devices.
-    If no degree has a valid value, it is the number of devices.
+    It is a swept degree, a degree set from outside, or the only degree that does not divide the
+    devices. If no degree has a valid value, it is the number of devices.
     """
     layout, devices = study[Layout], study[Cluster].devices
     degrees = {"tp": layout.tp, "cp": layout.cp, "pp": stages(study)}
@@ -178,13 +179,13 @@ def _changeable_attribute(study: Study) -> tuple[str, str]:
 
 
 def _last_set(study: Study) -> str:
-    """Return the degree that was set from outside for the devices of a file, or the devices."""
+    """Return the degree that was set from outside, or the devices if no degree was."""
     names = [] if _is_set(study, "devices") else ["pp", "cp", "tp"]
     return next((f"layout.{name}" for name in names if _is_set(study, name)), "cluster.devices")
 
 
 def _is_set(study: Study, name: str) -> bool:
-    """Return whether a value was set from outside, such as by ``--set``, after the file."""
+    """Return whether a value was set outside the file, for example by ``--set``."""
     origin = study.origin(study[Cluster if name == "devices" else Layout], name)
     return origin is not None and origin.how == "set"
 

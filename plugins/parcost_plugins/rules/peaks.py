@@ -1,9 +1,8 @@
-"""Peaks that cannot all be dense: vendors print sparse ones, which are twice as high.
+"""Peaks that cannot all be dense: vendors also state sparse peaks, which are twice as high.
 
-On devices with matrix units the dense peak doubles when the type becomes half as wide. This is true
-of all data sheets that give both. A factor of four, or of one, means that one of the two is the
-sparse peak. Some devices break the rule, because types share units or have more of them. So the
-rule accepts two peaks with provenance.
+On devices with tensor cores the dense peak doubles if the type has half the bits. All data sheets
+with both peaks agree. A factor of four or one means that one of the peaks is sparse. Some devices
+differ, so the rule accepts two peaks with provenance.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _REACHED = ("gemm_efficiency", "attention_forward_efficiency", "attention_backwa
 def rules(study: Study) -> Iterator[Check]:
     """Return the rules that compare neighbouring data types of the device in use.
 
-    A figure that is twice too high differs from both of its neighbours; it is reported once.
+    A peak that is twice too high conflicts with both neighbouring types; it is reported once.
     """
     device = study[Cluster].device
     reported: Mask = False
@@ -39,7 +38,7 @@ def rules(study: Study) -> Iterator[Check]:
 
 
 def _power(study: Study, device: Device) -> Iterator[Check]:
-    """Require that a power cap leaves power for compute, and is below the design power."""
+    """Require that the design power exceeds a power cap, which leaves power for compute."""
     kernels = study[KernelChoice]
     if has_law(device):
         power = device.power
@@ -59,7 +58,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
 
 
 def _power_cap(device: Device, kernels: KernelChoice, cap: Real) -> Iterator[Check]:
-    """Require that a *cap*, in W, leaves power for compute and changes something."""
+    """Require that a *cap* in W is below the design power and leaves power for compute."""
     power = device.power
     yield RULES.check(
         "power-cap-without-power", power is not None, f"{block_name(device)}.power_cap", cap=cap

@@ -1,9 +1,9 @@
-"""Attributes of levels without an effect: links, or terms, are the same without them.
+"""Attributes of levels without an effect: all links, or all terms, are the same without them.
 
-Other attributes declare which attribute they need, and reads of them are recorded (``used_with`` of
-:func:`parcost.block`). Those of levels are read wherever a fabric is, so the groups of ranks are
-placed once more without each. Only attributes in the study's own file that differ from the default
-are reported, and no values with provenance.
+For attributes of other blocks, reads are recorded (``used_with`` of :func:`parcost.block`).
+Attributes of levels are always read, so the groups of ranks are placed again without each of them.
+Only attributes in the study's own file that differ from the default are reported, and no values
+with provenance.
 """
 
 from __future__ import annotations

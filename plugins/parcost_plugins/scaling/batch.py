@@ -1,7 +1,7 @@
 """Efficiency over the batch size: compute grows with it, traffic does not.
 
-Intensity is FLOP per byte sent; the ridge point is peak / bandwidth of the machine. Their ratio
-is r. The efficiency is min(r, 1) if traffic hides under compute, and r / (1 + r) if it does not.
+The intensity is FLOPs per sent byte, and the ridge point is peak / bandwidth of the machine. Their
+ratio is r. The efficiency is min(r, 1) if communication overlaps with compute, else r / (1 + r).
 The batch at the ridge is the critical batch, in samples.
 """
 

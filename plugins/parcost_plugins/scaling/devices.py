@@ -1,4 +1,4 @@
-"""Efficiency as a number of devices: equivalent, and lost."""
+"""Efficiency as a number of devices: equivalent devices, and lost devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wait for the slowest of many ranks with random step times.
+"""The waiting time for the slowest of many ranks with random step times.
 
 Times of ranks are assumed normal and independent. So the slowest of N is above the mean by the
 expected maximum of N normal deviates.

@@ -1,7 +1,7 @@
 """Power laws of the loss.
 
-The exponents are small, so factors in size are large: with 0.076, half the loss takes more than
-nine thousand times the parameters.
+The exponents are small, so the factors in size are large. With an exponent of 0.076, half the loss
+needs nine thousand times the parameters.
 """
 
 from __future__ import annotations

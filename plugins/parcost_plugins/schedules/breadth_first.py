@@ -1,9 +1,9 @@
-"""Looped breadth-first: every micro-batch through a chunk before the next chunk starts.
+"""Looped breadth-first: every micro-batch passes through a chunk before the next chunk starts.
 
 Lamy-Poirier 2023. Chunk c of device r is virtual stage ``c p + r``. All forward passes of a chunk
 precede those of the next; backward is in reverse. The bubble equals interleaving, and all
-micro-batches are in flight. Work once per chunk is early: of v chunks all but one have their
-gradients ready while others still compute.
+micro-batches are in flight. Gradients of a chunk are ready early: those of all but one of v chunks,
+while other chunks still compute.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from parcost_plugins.schedules.stage_times import is_uniform
 
 
 class BreadthFirst(Schedule):
-    """Every micro-batch through a chunk before the next chunk; with one chunk it is GPipe."""
+    """Every micro-batch passes through a chunk before the next chunk; with one chunk it is
+    GPipe.
+    """
 
     name = "breadth_first"
     frameworks: Mapping[str, str] = {

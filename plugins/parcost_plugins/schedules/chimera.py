@@ -1,9 +1,9 @@
 """Chimera: two pipelines in opposite directions (Li and Hoefler 2021).
 
 A unit has p micro-batches. Half of them enter at the first device and half at the last. Every
-virtual stage is held twice. The passes of one direction fall into the gaps of the other: a unit has
-a slot for each, and no two of them conflict. More micro-batches form further units, each 2 p slots
-later. Its first passes fall into the gaps at the end of the previous unit, again without conflict.
+virtual stage is held twice. The passes of one direction fill the gaps of the other, without
+conflict. More micro-batches form further units, each 2 p slots later. The first passes of a unit
+fill the gaps at the end of the previous unit.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A step ends when the last device ends: the makespan. Without a barrier before the optimizer the next
 step fills while this one drains. Then only the span counts: the time from the first to the last
-pass of the busiest device. Publications measure zero-bubble schedules by it.
+pass of the busiest device. Publications on zero-bubble schedules state the span.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 Every device has two phases, the streams of micro-batches that it serves. In DualPipe they are
 directions: half of the micro-batches enter at the first device and half at the last; every virtual
-stage is held twice. In DualPipeV they are two chunks in the shape of a V, held once. In the steady
-state a forward pass of one phase overlaps with a backward pass of the other; each hides
-communication of the other. Weight gradients are deferred if input gradients can be sent earlier.
+stage is held twice. In DualPipeV they are the two chunks of a V-shaped placement; every virtual
+stage is held once. In the steady state a forward pass of one phase overlaps with a backward pass of
+the other; each hides communication of the other. Weight gradients are deferred if input gradients
+can be sent earlier.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class DualPipe(Schedule):
 
 
 class DualPipeV(Schedule):
-    """DualPipe on a V: half of the devices, one direction, every stage once."""
+    """DualPipe with a V-shaped placement: half of the devices, and each stage on one device."""
 
     name = "dualpipe_v"
     frameworks: Mapping[str, str] = {

@@ -1,8 +1,8 @@
 """GPipe: all forward passes, then all backward passes (Huang et al. 2019).
 
-Each phase is a line of stages that equal micro-batches move through: the first takes the sum of the
-stages, the others follow at the pace of the slowest. Messages only add delays between stages. So
-the closed form is exact for any stages and messages, equal or not.
+In each phase, the first micro-batch takes the sum of the stage times. Each further one takes the
+time of the slowest stage. Messages only add delays between stages. So the closed form is exact for
+any stages and messages, equal or not.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """1F1B: warm-up with one forward pass per later stage, then forward and backward alternate.
 
 Narayanan et al. 2021 (PipeDream-Flush, Megatron). Without message time the makespan equals GPipe,
-with at most ``p - s`` micro-batches in flight on stage s. Since no more are in flight, every round
-trip of p micro-batches waits for two messages over each boundary. The exception is a last stage
-that is slow enough to be the bottleneck.
+with at most ``p - s`` micro-batches in flight on stage s. With p micro-batches in flight, every
+round trip waits for two messages over each boundary. It does not if the last stage is so slow that
+it is the bottleneck.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from parcost_plugins.schedules.stage_times import is_uniform, one_chunk
 class ZeroBubble(Schedule):
     """Weight gradients fill the bubble, with 1F1B's memory (H1) or about twice as much (H2).
 
-    Stage s starts with ``many (p - s) - (many - 1)`` F and delays ``many s`` W; *many* is 1 or 2.
+    Stage s starts with ``many (p - s) - (many - 1)`` F and delays ``many s`` W; *many* is 1 for H1
+    and 2 for H2.
     """
 
     def __init__(self, name: str, many: int) -> None:

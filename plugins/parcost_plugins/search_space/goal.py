@@ -38,7 +38,7 @@ def goal(study: Study) -> Goal:
 def complexity(study: Study) -> Sequence[float]:
     """Return the complexity of a layout: degrees above 1, uneven stages, chunks, ZeRO stage.
 
-    A further kind of parallelism is more to set up, and to debug, than another ZeRO stage.
+    Another kind of parallelism is more effort than another ZeRO stage.
     """
     layout, choice = study[Layout], study[ScheduleChoice]
     degrees = (layout.tp, layout.cp, layout.pp, layout.ep, layout.etp)

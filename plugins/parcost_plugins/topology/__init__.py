@@ -2,8 +2,8 @@
 
 ``layout.order`` says which degree varies fastest over neighbouring devices. The dense part of a
 model is split by tp, cp, dp and pp; its experts are split by etp, ep, edp and pp over the same
-ranks. The placement of a group depends only on its axes: the degree, and its *stride*, the product
-of the degrees before it. So equal axes are placed once.
+ranks. The placement of a group depends only on its axes: each has a degree and a *stride*, the
+product of the degrees before it. So groups with equal axes are placed once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def groups(study: Study) -> Iterator[Group]:
 
 @record(kw_only=True, eq=False)
 class _ClusterPart:
-    """The part of placement that depends on the cluster and not on the layout."""
+    """The part of placement that depends only on the cluster."""
 
     levels: Sequence[Tier]
     reduction: Real

@@ -61,7 +61,7 @@ def _order(study: Study) -> Iterator[Check]:
 
 
 def _same_stages(study: Study) -> Iterator[Check]:
-    """Require that the dense part and the experts of a stage are on the same ranks."""
+    """Require that the dense part and the experts of a stage use the same ranks."""
     layout, pp = study[Layout], stages(study)
     if all_of(pp == 1) or not has_experts(study):
         return
@@ -97,7 +97,7 @@ def _nearest_order(named: list[str], used: list[str]) -> str:
 
 
 def _level_checks(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]:
-    """Require that the levels have sizes and join all devices."""
+    """Require that the levels have sizes and connect all devices."""
     *inner, last = levels
     endless = [tier.name for tier in inner if tier.level.size is None and not tier.level.dimensions]
     yield RULES.check(
@@ -149,10 +149,10 @@ def _plausibility_checks(known: PlausibleRange, levels: Sequence[Tier]) -> Itera
 
 
 def _fast_domain(study: Study) -> Iterator[Check]:
-    """Warn if tensor-parallel groups leave the first level, with the extra time.
+    """Warn if tensor-parallel groups extend beyond the first level, with the additional time.
 
-    It is the time of one all-reduce of one activation, as placed. It is compared with a first level
-    that is large enough.
+    The warning has the time of one all-reduce of an activation, compared with a first level that is
+    large enough.
     """
     cluster, group = study[Cluster], study.group("tp")
     stays: Mask = True

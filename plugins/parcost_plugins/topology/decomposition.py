@@ -65,10 +65,10 @@ class Decomposition:
     """The axes of the groups of a layout, by name.
 
     Besides the degrees, *dp_cp* are the ranks that hold the same dense parameters. Of these,
-    *shard* split the state, *replicate* hold the same shard, and *workers* train separately; all
-    ranks of one of them are a *worker*. A *stage* has all ranks but those of other stages. *edp*
-    are the ranks that hold the same experts. *dense* and *experts* are the stride of pp in either
-    part; they must be equal.
+    *shard* split the state, *replicate* hold the same shard, and *workers* train separately. A
+    *worker* has all ranks of one worker, and a *stage* all ranks of one stage. *edp* are the ranks
+    that hold the same experts. *dense* and *experts* are the stride of pp in either part; they must
+    be equal.
     """
 
     axes: dict[str, Axes]
@@ -144,7 +144,8 @@ def join(axes: Axes) -> Axes:
 
 
 def split(axes: Axes, ranks: Real) -> tuple[Axes, Axes]:
-    """Return *axes* split in two: the nearest *ranks* members, and the groups of such members.
+    """Return *axes* split in two: the nearest *ranks* members, and the groups of such blocks of
+    members.
 
     >>> split([(1.0, 2.0), (8.0, 4.0)], 4.0)
     ([(1.0, 2.0), (8.0, 2.0)], [(2.0, 1.0), (16.0, 2.0)])

@@ -1,4 +1,4 @@
-"""Figures of a placement: the link of each degree, and the load of stage boundaries."""
+"""Figures of a placement: the link of each parallel degree, and the load of stage boundaries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def sections(study: Study) -> Iterator[Section]:
-    """Yield the share of traffic that stays on a rail, if the fabric has rails."""
+    """Yield the share of traffic that stays within a rail, if the fabric has rails."""
     if study.get(Cluster) is None:
         return
     rows: list[tuple[Any, ...]] = []
@@ -70,7 +70,7 @@ def _members(group: Group, at: int) -> Real:
 
 
 def _rail(group: Group) -> Iterator[Figure]:
-    """Yield the share of an all-to-all that stays on the rails of a level."""
+    """Yield the share of an all-to-all that stays within the rails of a level."""
     sheet = Sheet()
     for at, level in _rails(group):
         share = "1, by way of the device on the other rail"

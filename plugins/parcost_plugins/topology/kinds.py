@@ -1,4 +1,4 @@
-"""Rules of the kinds of levels: required attributes, and sizes."""
+"""Rules for the kinds of levels: required attributes, and sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rules(levels: tuple[Tier, ...]) -> Iterator[Check]:
 
 
 def _kind_checks(tier: Tier) -> Iterator[Check]:
-    """Require that attributes of some kinds only are not set for others."""
+    """Require that attributes of some kinds of levels are not set for other kinds."""
     level = tier.level
     said = (
         ("dimensions", bool(level.dimensions), ("torus",)),

@@ -26,9 +26,9 @@ class MeasuredLink(Link):
     """Measured times of one port by message size; a rank has *ports* ports.
 
     Between points the time is interpolated in log-log. Outside, the nearest segment is continued,
-    but a longer message is never faster, nor slower per byte. A rank with a share of a port sees
-    the time of a proportionally larger message. Measured times contain the latency, so no message
-    takes less than it.
+    but a longer message is never faster, nor slower per byte. If a rank has a share of a port, a
+    message takes the time of a proportionally larger one. No message takes less than the latency,
+    which is part of the measured times.
     """
 
     name: str

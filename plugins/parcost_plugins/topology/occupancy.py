@@ -1,10 +1,10 @@
 """The distribution of a group of ranks over nested units of devices.
 
-Ranks fill units in order. A group is a lattice of ranks: rank r has the members ``r + i * stride``
-along each of its axes. Most groups have one axis. So a unit of *cap* devices holds ``cap //
-stride`` members of an axis, at least one and at most all. The formula applies if the units and the
-groups are aligned. Otherwise members are counted rank by rank, once for each distinct (capacities,
-axes) instead of each layout.
+Ranks fill units in order. A group is a lattice of ranks: its members are ``r + i * stride`` along
+each of its axes. Most groups have one axis. So a unit of *cap* devices holds ``cap // stride``
+members of an axis, at least one and at most all. This formula applies if units and groups are
+aligned. Otherwise members are counted rank by rank, once for each distinct combination of
+capacities and axes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def occupancy(capacities: Sequence[Real], axes: Axes, devices: Real) -> tuple[Sh
     """Return the largest and the smallest number of sub-units of a group per unit, by level.
 
     *capacities* are the devices of a unit at each level but the last, which holds all *devices*. At
-    the first level the sub-units are devices. The smallest number counts only groups that leave the
-    unit: the others share no outer level.
+    the first level the sub-units are devices. The smallest number counts only groups that extend
+    beyond the unit.
 
     >>> occupancy([8.0], [(2.0, 8.0)], 64.0)[0]  # four in each of two nodes
     (4.0, 2.0)
@@ -143,7 +143,7 @@ def lattices(axes: Sequence[tuple[int, int]], ranks: int) -> Any:
 
 
 def _counts(below: Any, unit: Any) -> tuple[Any, Any]:
-    """Return the number of units *below* that a group has in each *unit* that it touches.
+    """Return the number of units *below* of a group in each *unit* with members of the group.
 
     The second array says whether the group has members in other units too.
     """
@@ -159,9 +159,9 @@ def _counts(below: Any, unit: Any) -> tuple[Any, Any]:
 
 
 def _bounds(capacities: Sequence[int], axes: Sequence[tuple[int, int]]) -> tuple[float, ...]:
-    """Return upper bounds of the units of each level that a group touches, and 1 for each.
+    """Return upper bounds of the occupied units of each level, and 1 as their lower bounds.
 
-    They replace counts for groups with too many ranks.
+    The bounds are used instead of exact counts for groups with too many ranks.
     """
     size = prod(extent for _, extent in axes)
     span = axes[-1][0] * axes[-1][1]

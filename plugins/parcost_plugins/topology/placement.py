@@ -1,14 +1,14 @@
 """Placement of a group of ranks on the fabric: its shape, and its share of the links.
 
-Bandwidths assume that all ranks of the job communicate at once. Each does so in its own group of
-the same kind, because all ranks are in the same phase. Then
+Bandwidths assume that all ranks communicate at the same time, each in its own group of the same
+kind. Then
 
-- a rank has ``ports / devices`` of a port for itself: half of one if two devices share a NIC,
-  four if each device has four, over which it stripes;
-- a group with u members in the unit has u times as much. A ring over all its ranks crosses the
-  boundary once per lap, and uses all of it;
-- a rank whose group crosses the boundary nowhere else may use idle ports of the other
-  ``u - 1``. It never uses more than one port, or its own ports if it has several.
+- a rank has ``ports / devices`` ports: half a port if two devices share a NIC, four ports if each
+  device has four;
+- a group with u members in the unit has u times as many ports. A ring over all its ranks crosses
+  the boundary once, and uses all of these ports;
+- if one rank of the group crosses the boundary, it may use idle ports of the other ``u - 1``. It
+  uses at most one port, or its own ports if it has several.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def place(
 class _Crossing:
     """The *levels* that a group crosses, and their largest latency.
 
-    *unhindered* is a factor on bandwidths: infinite for levels that are not crossed, so that they
-    are no limit. A group of one rank counts as crossing the first.
+    *unhindered* is a factor on bandwidths. It is infinite for levels that are not crossed, so that
+    they are not limits. A group of one rank is assumed to cross the first level.
     """
 
     levels: Sequence[Tier]
@@ -119,9 +119,9 @@ class _Crossing:
     def slowest_link(self, ports: Sequence[Real]) -> Link:
         """Return the crossed levels as one link, for a rank with *ports* ports on each.
 
-        Its name is the level with the lowest bandwidth, the one to make faster; the outermost of
-        equal ones. Messages run in sequence on the outermost crossed level, whichever has the
-        lowest bandwidth. The other levels are busy for a share of the time.
+        Its name is the level with the lowest bandwidth; of equal ones, the outermost. Messages
+        always queue on the outermost crossed level. The other levels are busy for a share of the
+        time.
         """
         bandwidth: Real = INFINITY
         at: Real = 0.0
@@ -208,11 +208,11 @@ def _level_name(levels: Sequence[Tier], at: Real) -> Any:
 
 @record(kw_only=True, eq=False)
 class _Boundaries:
-    """The boundaries between neighbours in a group; only some of them leave a unit.
+    """The boundaries between neighbours in a group, some of which are unit boundaries.
 
-    A message uses the outermost level that separates the two neighbours. In groups that are not
-    aligned with the units these boundaries differ from group to group. Groups of several axes are
-    not a chain. In both cases *hop* is the link of every boundary.
+    A message uses the outermost level that separates the two neighbours. If groups are not aligned
+    with units, these boundaries differ between groups. Groups with several axes are not chains. In
+    both cases *hop* is the link of every boundary.
     """
 
     crossing: _Crossing

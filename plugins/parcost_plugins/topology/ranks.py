@@ -1,6 +1,6 @@
 """The ranks of a job, enumerated: their coordinates, groups and units.
 
-The results are counted without closed forms, as a reference for the placement of groups.
+The results are counted without closed forms, and serve as a reference in tests of the placement.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ DEGREES = ("tp", "cp", "dp", "pp", "etp", "ep", "edp")
 class Ranks:
     """All ranks: *groups* by name, as an array with one row of members per group.
 
-    *places* has the row and the column of each rank in such an array, by name; *units* has the unit
-    of each rank, by level.
+    *places* maps names to the row and the column of each rank in such an array. *units* maps levels
+    to the unit of each rank.
     """
 
     count: int
@@ -56,7 +56,7 @@ class Ranks:
         return int(self.places[name][1][rank])
 
     def select(self, **coordinates: int) -> list[int]:
-        """Return the ranks with these *coordinates*, such as ``pp=1, dp=0``."""
+        """Return the ranks with *coordinates* such as ``pp=1, dp=0``."""
         import numpy as np
 
         holds = [self.places[name][1] == here for name, here in coordinates.items()]
@@ -64,7 +64,7 @@ class Ranks:
         return found
 
     def members(self, name: str, rank: int) -> list[int]:
-        """Return the ranks of the group called *name* that *rank* is in."""
+        """Return the ranks of the group called *name* that contains *rank*."""
         found: list[int] = self.groups[name][self.places[name][0][rank]].tolist()
         return found
 

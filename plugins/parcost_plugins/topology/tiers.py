@@ -1,21 +1,20 @@
 """The levels of a fabric, counted in devices, and the bandwidth of a port on each.
 
-A unit of the level below reaches a level through ``ports`` ports, one per device unless the level
-states otherwise. The usable bandwidth of a port depends on the kind of the level:
+A unit of the level below is connected to a level by ``ports`` ports; the default is one per device.
+The usable bandwidth of a port depends on the kind of the level:
 
-- in a mesh there is one port to each peer; all of them are busy if the members of a group
-  exchange parts, one if a rank has one partner;
-- the groups of a dragonfly have few links to each other group. Traffic to all groups fills
-  them. If every rank has a partner in the same other group, direct routes have ``1 / (G - 1)``
-  of the links. Routes through random groups have half of them, because each message crosses
-  two;
+- in a mesh there is one port to each peer; all ports are busy in an exchange among all members, and
+  one port if a rank has one partner;
+- the groups of a dragonfly have few links to each other group. Traffic to all groups uses all
+  links. If every rank has a partner in the same other group, direct routes use ``1 / (G - 1)`` of
+  the links. Routes through random groups have half of the bandwidth, because each message crosses
+  two links;
 - rails carry only traffic within a rail. Other traffic leaves the leaf, through uplinks that
   may be oversubscribed, unless it first moves inside the node (PXN).
 
 Efficiency multiplies the bandwidth and collisions divide it. Oversubscription applies to traffic
-out of a unit: it divides the bandwidth of every level further out, but not of the level itself. The
-outermost level has nothing further out: there it applies to the leaves of its own switches, and
-divides traffic from one leaf to another.
+out of a unit: it divides the bandwidth of every level further out, but not of the level itself. At
+the outermost level it applies to traffic between the leaf switches.
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ class Tier:
     *below* and *capacity* are the devices of one unit of the level below and of this one; *ports*
     are the ports of the unit below per device. *share* is the share of ports usable after
     oversubscription of the levels below. *rate* is the bandwidth of one port, at the largest
-    message size if it was measured. *to_all* and *to_one* are the parts of a port usable by traffic
-    to all units, and to a single one. *latency* is the latency of the longest path through the
-    level, with *switches* switches.
+    message size if it was measured. *to_all* and *to_one* are the usable fractions of a port for
+    traffic to all units, and to a single unit. *latency* is the latency of the longest path through
+    the level, with *switches* switches.
     """
 
     name: str
@@ -91,10 +90,10 @@ class Tier:
         return evolve(self, latency=latency, switches=hops, rate=rate)
 
     def off_rail(self, axes: Axes) -> Tier:
-        """Return the tier for messages between any two ranks of the group on *axes*.
+        """Return the tier for messages between any two ranks of a group with *axes*.
 
-        If its members have different indices in their units, messages leave their rails: two more
-        switches, and the uplinks of a leaf, which may be oversubscribed.
+        If its members have different indices in their units, messages leave their rails. Then they
+        pass two more switches, and the uplinks of a leaf switch, which may be oversubscribed.
         """
         if not self.leaves_leaf:
             return self
@@ -235,9 +234,9 @@ def switches(level: Level, endpoints: Real, reach: Real) -> Real:
 
 
 def _routes(level: Level, links: Real, groups: Real) -> tuple[Real, Real]:
-    """Return the usable parts of a unit's *links*, for traffic to all units and to one unit.
+    """Return the usable fractions of a unit's *links*, for traffic to all units and to one unit.
 
-    A group without a direct link to every other sends most of its traffic through others.
+    If a group has no direct link to every other group, most traffic passes through other groups.
     """
     if level.kind not in DRAGONFLIES:
         return 1.0, 1.0

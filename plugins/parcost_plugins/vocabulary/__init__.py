@@ -1,4 +1,4 @@
-"""Shared by plugins: blocks, records, and common computations.
+"""Blocks, records and common computations that plugins share.
 
 Any plugin may import from here; a third-party plugin writes ``from parcost_plugins.vocabulary
 import Layout, Training``.

@@ -186,7 +186,9 @@ def trains_model(study: Study) -> bool:
 
 
 def holding_of(study: Study, parameters: Parameters) -> Holding:
-    """Return the holding of *parameters*; without adapters all are trained."""
+    """Return the holding of *parameters* (how they are stored and trained); without adapters all
+    are trained.
+    """
     adapters = study.get(Adapters)
     if adapters is None or parameters.adapter:
         return "trained"
@@ -199,7 +201,9 @@ def is_trained(study: Study, parameters: Parameters) -> bool:
 
 
 def holdings(study: Study) -> tuple[Holding, ...]:
-    """Return the ways in which parameters of *study* are held."""
+    """Return the holdings of the parameters of *study*: the ways in which they are stored and
+    trained.
+    """
     adapters = study.get(Adapters)
     if adapters is None:
         return ("trained",)
@@ -221,7 +225,7 @@ def weight_bytes(study: Study, holding: Holding) -> tuple[Real, Real]:
 
 
 def casts_frozen(study: Study) -> bool:
-    """Return whether frozen weights are cast to the narrow type of the recipe, if it has one."""
+    """Return whether frozen weights are cast to low precision, if the recipe has it."""
     adapters = study.get(Adapters)
     return adapters is None or not adapters.narrow
 
@@ -247,6 +251,6 @@ def gathered_bytes(study: Study, parameters: Parameters) -> Real:
 
 
 def passes_of(study: Study, counted: ModelFlops) -> float:
-    """Return the FLOPs of training over those of the forward pass: 3, or 2 if frozen."""
+    """Return the ratio of training FLOPs to forward FLOPs: 3, or 2 for frozen weights."""
     frozen = counted.kind == "matmul" and not counted.adapter and not trains_model(study)
     return TRAINED_PASSES - 1.0 if frozen else TRAINED_PASSES

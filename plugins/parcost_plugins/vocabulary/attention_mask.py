@@ -1,4 +1,4 @@
-"""The number of keys per query: causal masks, sliding windows and packed documents."""
+"""The number of keys per query, by causal mask, sliding window and packed documents."""
 
 from __future__ import annotations
 
@@ -63,8 +63,7 @@ def attended_tokens_of_busiest_pair(training: Training, ranks: Real, *, windowed
 
 
 def blocks_met(training: Training, parts: Real, *, windowed: bool) -> Real:
-    """Return the number of parts (out of *parts* equal parts of the sequence) that contain keys of
-    a query.
+    """Return the number of *parts* (equal parts of the sequence) that contain keys of a query.
 
     A window that starts in one part extends into the next.
     """

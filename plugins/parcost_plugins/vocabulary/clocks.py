@@ -1,7 +1,7 @@
-"""The sustained clock of a device under its power limit, and the resulting rate of matrix products.
+"""The sustained clock of a device under its power limit, and the resulting rate of GEMMs.
 
-A board of 700 W is capped to 500 W; 16 % of the 700 W are static. So 66 % of the dynamic power
-remain, which is 82 % of its clock:
+Example: a board of 700 W has a cap of 500 W, and 16 % of the 700 W are static. So 66 % of the
+dynamic power remain, which allow 82 % of the clock:
 
 >>> from types import SimpleNamespace
 >>> device = SimpleNamespace(power=700.0, power_cap=500.0, static_power=None)
@@ -27,10 +27,10 @@ _HALVINGS = {"fp32": -1, "tf32": -1, "fp16": 0, "bf16": 0, "fp8": 1, "fp4": 2}
 
 
 def clock(device: Device, choice: KernelChoice) -> Real:
-    """Return the sustained clock of matrix units under the power cap / clock without a cap.
+    """Return the sustained clock of the tensor cores under the power cap / the clock without a cap.
 
-    Under the cap a fraction x of the dynamic power remains. It is proportional to f V^2, and the
-    voltage V falls with the clock f. The lowest voltage is w of the nominal one. So f is the cube
+    Under the cap a fraction x of the dynamic power remains. Dynamic power is proportional to f V^2.
+    The voltage V decreases with the clock f, down to w of the nominal voltage. So f is the cube
     root of x, or ``x / w^2`` at the lowest voltage.
     """
     cap, power = device.power_cap, device.power
@@ -53,9 +53,9 @@ def _clock_at(left: Real, choice: KernelChoice) -> Real:
 
 
 def held_share(device: Device, choice: KernelChoice, compute: str) -> Real:
-    """Return the sustained rate in a step / rate of the device's best matrix product.
+    """Return the sustained GEMM rate in a step / the rate of the device's fastest GEMM.
 
-    *compute* is the data type of the matrix products. The stated value of the device is used, or
+    *compute* is the data type of the GEMMs. The stated value of the device is used, or
     else its power limit; without a power or an energy per FLOP it is 1.
     """
     stated = device.narrow_sustained if _HALVINGS[compute] > 0 else device.sustained
@@ -72,10 +72,10 @@ def has_law(device: Device) -> bool:
 
 
 def power_share(device: Device, choice: KernelChoice, compute: str) -> Real:
-    """Return the rate at the power limit / rate of the device's best matrix product.
+    """Return the GEMM rate at the power limit / the rate of the device's fastest GEMM.
 
-    At full clock the power of products is the energy per FLOP times the rate. The power that
-    remains after static and memory power is a fraction x of that, from which the clock follows.
+    At full clock the power of GEMMs is the energy per FLOP times the rate. Only a fraction x of it
+    is available after static and memory power, and determines the clock.
     """
     energy, power = device.product_energy, device.power
     assert energy is not None
@@ -112,7 +112,7 @@ def explain_held_share(device: Device, choice: KernelChoice, compute: str) -> Fo
 
 
 def _best_rate(device: Device, compute: str) -> Real:
-    """Return the rate of the best product of a data type at full clock, in FLOP/s."""
+    """Return the rate of the fastest GEMM of a data type at full clock, in FLOP/s."""
     found: Real | None = getattr(device, compute)
     best = f"{compute}_matmul_efficiency" if _HALVINGS[compute] > 0 else "matmul_efficiency"
     share: Real = getattr(device, best)

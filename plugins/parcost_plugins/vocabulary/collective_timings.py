@@ -5,8 +5,8 @@ errors are ``0e+00`` or ``N/A``. Output of launchers and libraries may be betwee
 may have several tables. In all versions a row starts with a size in bytes, a count and a type. The
 next three numbers are microseconds, algorithm bandwidth and bus bandwidth. Other lines are skipped.
 
-Before version 2.18 a log does not name its collective. Given the ranks, the ratio of the two
-bandwidths identifies it, unless operations share a ratio.
+Before version 2.18 a log does not name its collective. If the ranks are known, the ratio of the two
+bandwidths identifies the collective, unless several have this ratio.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _median(ratios: Sequence[float]) -> float:
 
 
 def _nonempty_rows(rows: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the rows with a size above zero; empty calls are not timed meaningfully."""
+    """Return the rows with a size above zero; times of empty calls are not meaningful."""
     for size, seconds in rows:
         if not isfinite(size) or not isfinite(seconds):
             raise UnreadableError(f"a row has no finite numbers: {size:g} B, {seconds:g} s")
@@ -255,7 +255,7 @@ def bus_factor(operation: str, ranks: int) -> float:
 
 
 def guess(timings: Timings, ranks: int) -> list[str]:
-    """Return the operations whose bandwidth ratio over *ranks* matches the table.
+    """Return the operations whose ratio of bandwidths over *ranks* matches the table.
 
     >>> guess(Timings(sizes=[1.0], seconds=[1.0], factor=1.875), 16)
     ['all_reduce']

@@ -27,8 +27,9 @@ EXCHANGED = {"int8": 8.0, "int4": 4.0, "one_bit": 1.0}
 class Compression:
     """How gradients are compressed before they are reduced.
 
-    Integers cannot be added in a ring: they are exchanged all-to-all, added by one rank each, and
-    gathered. So are signs. Top-k keeps other elements on every rank, so all of them are gathered.
+    Integers and signs cannot be summed in a ring. They are exchanged by an all-to-all, summed by
+    one rank each, and gathered. Top-k selects different elements on every rank, so all of them are
+    gathered.
     """
 
     method: str = word(

@@ -83,13 +83,17 @@ def algorithm(study: Study) -> str:
 
 
 def sink_algorithm(study: Study) -> str | None:
-    """Return the only algorithm of the framework for attention with sinks; None for any."""
+    """Return the algorithm that the framework requires for attention with sinks; None if it
+    requires none.
+    """
     training = study[Training]
     return training.framework.sink_context if training.model.sinks else None
 
 
 def window_algorithm(study: Study) -> str | None:
-    """Return the default of a framework that does not use a ring for windows, else None."""
+    """Return the default algorithm for windows, if the framework does not use a ring for them, else
+    None.
+    """
     training = study[Training]
     windows = any_of(training.model.window > 0) and not training.model.chunked
     return training.framework.window_context if windows else None
@@ -125,7 +129,7 @@ def all_to_all_degree(study: Study) -> Real:
 
 
 def blocks_of_keys(study: Study, *, windowed: bool) -> Real:
-    """Return the number of key blocks per query in ring attention, except fully masked ones."""
+    """Return the number of key blocks per query in ring attention, without fully masked blocks."""
     cp = study[Layout].cp
     if all_of(cp == 1) or algorithm(study) in ("all_gather", "ulysses"):
         return 1.0

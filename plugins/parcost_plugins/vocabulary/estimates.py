@@ -1,8 +1,8 @@
 """Calculators without a model or a machine: a pipeline, a grid of ranks, a rough step.
 
-They answer questions before there is a spec: the bubble of a pipeline, the devices of a layout, the
-share of an all-reduce in a step. The name of each figure contains its convention, because
-publications differ in conventions more than in arithmetic.
+They need no spec of a job: the bubble of a pipeline, the devices of a layout, the share of an
+all-reduce in a step. The name of each figure contains its convention, because conventions differ
+between publications.
 """
 
 from __future__ import annotations

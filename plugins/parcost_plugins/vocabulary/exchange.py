@@ -4,10 +4,9 @@ A link of a group connects one rank to its neighbours. Messages to distant ranks
 with other messages. Then each byte takes *f* times the time:
 
 - On a torus or a line, messages pass all links between the two ranks. In a dimension with K ranks
-  the middle
-  link carries ``n floor(K^2 / 4) / K``, half of it with wrap-around: f is that over the
-  ``n (g - 1) / g`` that leave the rank. If members are at a distance of *t*, *t* groups share a
-  link.
+  the middle link carries ``n floor(K^2 / 4) / K`` bytes, or half of it with wrap-around. f is this
+  / the ``n (g - 1) / g`` bytes that leave the rank. If members have a distance of *t*, *t* groups
+  share a link.
 - On rails, traffic to another rail passes the uplinks of its leaf switch, which may be
   oversubscribed; with PXN it first moves inside the node instead.
 
@@ -109,7 +108,7 @@ class SharedLink(Link):
 
 @record(kw_only=True, eq=False)
 class SlowestLink(Link):
-    """Several *links* in sequence; *crossed* is the mask of the links in use."""
+    """Several *links* in sequence; *crossed* is the mask of links in use."""
 
     name: Any
     links: tuple[Link, ...]
@@ -152,7 +151,7 @@ def exchange_links(group: Group) -> tuple[Link, ...]:
 
 
 def direct_links(group: Group) -> tuple[Link, ...]:
-    """Return the links for direct messages from each rank to every rank, per level."""
+    """Return the links for direct messages between any two ranks, per level."""
     return tuple(
         _contend(link, _larger_factor(_torus_factor(group, i, link), _rail_factor(group, i, link)))
         for i, link in enumerate(group.links)
@@ -160,7 +159,7 @@ def direct_links(group: Group) -> tuple[Link, ...]:
 
 
 def partner_links(group: Group) -> tuple[Link, ...]:
-    """Return ``group.pairs`` for partners at growing distances, with equal indices in their
+    """Return ``group.pairs`` for partners at increasing distances, with equal indices in their
     units.
     """
     return tuple(
@@ -203,7 +202,8 @@ def rail_share(group: Group, at: int) -> Real:
 
 
 def oversubscription_factor(leaving: Real, ratio: Real) -> Real:
-    """Return the slowdown by oversubscription if the share *leaving* uses the uplinks.
+    """Return the slowdown by oversubscription if the share *leaving* of the traffic uses the
+    uplinks.
 
     >>> oversubscription_factor(7 / 8, 8.0), oversubscription_factor(0.2, 3.0)
     (7.0, 1.0)
@@ -223,7 +223,7 @@ def _larger_factor(one: Real | None, other: Real | None) -> Real | None:
 
 
 def _port_factor(factor: Real | None) -> Real | None:
-    """Return the contention factor of a rank that sends to a single partner, through one port."""
+    """Return the contention factor for a rank that sends to a single partner through one port."""
     return None if factor is None else maximum(factor, 1.0)
 
 

@@ -65,7 +65,7 @@ AVERAGES = ("collective", "scaled", "scaled_experts")
 
 @block("offers", inside="framework", label="required")
 class Offer:
-    """The values of one attribute that a framework supports; rules reject other values.
+    """The values of one attribute that a framework supports; rules reject others.
 
     A framework without an offer for an attribute supports all values of the attribute.
     """

@@ -37,7 +37,7 @@ _DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
 
 
 def _matrix_peak(type_: str) -> Any:
-    """Declare the peak of the matrix units in a data type; its qualifier is dense or sparse."""
+    """Declare the peak of the tensor cores in a data type; its qualifier is dense or sparse."""
     return quantity(
         FLOPS,
         default=None,

@@ -1,8 +1,8 @@
 """The time of one operator by the kernel model of the study.
 
-The plugin ``kernels`` times the operators of the hook ``operators``. Work that depends on the
-sharding of gradients and weights is timed by other plugins, in ``terms``. So the time of layers
-does not depend on ZeRO, and a search evaluates it once.
+The plugin ``kernels`` times the operators of the hook ``operators``. Other plugins estimate work
+that depends on the sharding of gradients and weights. So the time of layers does not depend on
+ZeRO, and a search evaluates it only once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def kernel_work(operator: Any, study: Study) -> Work:
 
 
 def stream_work(streams: Iterable[Stream], study: Study) -> Iterator[Work]:
-    """Yield the work of *streams*; none if the study leaves out memory-bound operators."""
+    """Yield the work of *streams*; none if the study omits memory-bound operators."""
     if study[KernelChoice].memory_bound:
         for stream in streams:
             yield kernel_work(stream, study)

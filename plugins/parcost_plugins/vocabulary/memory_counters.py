@@ -49,7 +49,7 @@ def allocated_memory(outcome: Outcome) -> Formula:
 
 
 def _symbols(study: Study, needed: Real, reserved: Real) -> dict[str, tuple[Real, str]]:
-    """Return needed bytes M, bytes of kept blocks k, and the capacity C of a device."""
+    """Return the needed bytes M, the bytes of cached blocks k, and the capacity C of a device."""
     return {
         "M": (needed, "B"),
         "k": (reserved - needed, "B"),

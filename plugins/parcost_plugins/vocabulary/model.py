@@ -300,7 +300,7 @@ class Model:
 
     @property
     def attention_inputs(self) -> tuple[AttentionInput, ...]:
-        """The inputs of the column-parallel products of attention, per token."""
+        """The inputs of the column-parallel GEMMs of attention, per token."""
         if not self.is_latent:
             return (AttentionInput("", self.hidden),)
         queries = (

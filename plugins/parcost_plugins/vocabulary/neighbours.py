@@ -39,7 +39,7 @@ def divisors(of: Real, near: Real) -> str:
 
 
 def divisors_of_both(of: Real, also: Real, near: Real) -> str:
-    """Return the common divisors of two numbers nearest to *near*, as text; all divide 0.
+    """Return the common divisors of two numbers nearest to *near*, as text; every number divides 0.
 
     >>> divisors_of_both(8.0, 64.0, 64.0), divisors_of_both(256.0, 0.0, 48.0)
     ('8', '32 or 64')
@@ -71,7 +71,7 @@ def tensor_degrees(heads: int, kv_heads: int, ffn: int) -> list[int]:
 
 
 def next_to(near: Real, legal: Iterable[int]) -> str:
-    """Return the values of *legal* (ascending) on either side of *near*, as text.
+    """Return the values of *legal* (ascending) next to *near*, as text.
 
     >>> next_to(6.0, [1, 2, 4, 8, 16])
     '4 or 8'

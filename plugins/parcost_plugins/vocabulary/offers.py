@@ -1,4 +1,4 @@
-"""The values that a framework supports, from its profile. Definitions, not rules."""
+"""The values that a framework supports, from its profile."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def values_of(offer: Offer, kind: str) -> list[Value]:
 
 
 def target_of(study: Study, offer: Offer) -> Target | None:
-    """Return the attribute of *offer*, None if *study* lacks its block."""
+    """Return the attribute that *offer* is about; None if *study* lacks its block."""
     kind, _, name = offer.attribute.rpartition(".")
     for schema, found in study.blocks.items():
         type_ = block_type(schema)
@@ -87,7 +87,9 @@ def offers_of(framework: Framework, attribute: str) -> Sequence[Offer]:
 
 
 def active_offers(framework: Framework) -> Sequence[Offer]:
-    """Return the offers of *framework* that have values; an offer without values is withdrawn."""
+    """Return the offers of *framework* that have values: an empty offer removes an
+    inherited one.
+    """
     return [offer for offer in framework.offers if value_texts(offer)]
 
 

@@ -5,7 +5,7 @@ virtual stage, as in ``parcost.Work``.
 
 Operators with a ``host`` name can hide communication of that name in the same pass. Tensor and
 context parallelism use the names below. A layer has one pair of column-parallel and row-parallel
-products for each of these hosts.
+GEMMs for each of these hosts.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ CORE_PRODUCTS: Mapping[Pass, tuple[int, int]] = {"F": (1, 1), "R": (1, 1), "B": 
 
 @record(kw_only=True, eq=False)
 class Gemm(Operator):
-    """A matrix product *m* x *k* times *k* x *n*, or *batch* independent ones in one kernel. *role*
-    is its place in the model, which decides whether it runs in low precision; a *wide* product
+    """A GEMM *m* x *k* times *k* x *n*, or *batch* independent ones in one kernel. *role*
+    is its place in the model, which determines whether it runs in low precision; a *wide* GEMM
     never does.
 
     If the sizes are those of the busiest rank, *load* is its work / mean over all ranks.
@@ -77,8 +77,8 @@ class Gemm(Operator):
 class FusedAttention(Operator):
     """Fused attention in one kernel; *flops* are the executed FLOPs.
 
-    *windowed* says whether a window of the model limits it. In low precision *operands* are cast
-    before it: the elements of queries, keys and values, or of the gradient of the output.
+    *windowed* is true for a sliding window. In low precision *operands* are cast before it: the
+    elements of queries, keys and values, or of the gradient of the output.
     """
 
     name: str
@@ -138,7 +138,7 @@ class Stream(Operator):
     """A memory-bound operator that moves *bytes_* in total, in *kernels* kernels.
 
     Its kernels compute *steps* elements; each *step_kind* has a time per element. *flops* are those
-    of matrix products inside it: norms, softmax and activations count as zero.
+    of GEMMs inside it: norms, softmax and activations count as zero.
     """
 
     name: str

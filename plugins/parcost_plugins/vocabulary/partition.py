@@ -1,4 +1,4 @@
-"""The layers on each virtual stage, and their kinds. Definitions, not costs."""
+"""The layers on each virtual stage, and their kinds."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _chunks(study: Study) -> int:
 def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
     """Return the virtual stages of every pipeline device, in the order of the schedule.
 
-    Every stage is in the list, because at least its first forward pass is unpaired.
+    Every stage is in the list, because its first forward pass is not in a pair.
     """
     cut, schedule = study.pipeline, study.schedule
     if cut.chunks == 1 and schedule.copies == 1:
@@ -137,21 +137,21 @@ def assignment(study: Study) -> str:
 
 
 def end_layers(study: Study) -> tuple[int, int]:
-    """Return the number of layers as which the embedding and the head each count in the
-    assignment.
-    """
+    """Return the number of layers for which the embedding and the head count in the assignment."""
     choice, both = study[ScheduleChoice], assignment(study) == "ends"
     return int(both or choice.count_embedding), int(both or choice.count_head)
 
 
 def must_divide(study: Study) -> bool:
-    """Return whether the layers must divide evenly by the stages, including counted ends."""
+    """Return whether the stages must divide the layers evenly, including layers that stand for the
+    ends.
+    """
     rule = assignment(study)
     return rule == "even" or (rule == "short_ends" and sum(end_layers(study)) > 0)
 
 
 def cuts_by_option(study: Study) -> bool:
-    """Return whether an uneven split needs a framework option that the spec does not have."""
+    """Return whether an uneven split needs a framework option that the spec does not set."""
     choice = study[ScheduleChoice]
     stated = bool(choice.stages) or choice.assignment is not None
     return not stated and assignment(study) == "short_ends" and not must_divide(study)
@@ -181,7 +181,7 @@ def possible_cuts(study: Study) -> list[int]:
 
 
 def deal(count: int, stages: int, *, first: int = 0, last: int = 0, rule: str = "front") -> Counts:
-    """Return the layers of each of *stages* by a *rule* of ``schedule.assignment``.
+    """Return the number of layers of each of *stages*, by a *rule* of ``schedule.assignment``.
 
     The stages share *count* layers, plus *first* and *last* counted layers at the two ends. Rules
     differ if the sum is not divisible: by default the first stages have one more layer; with
@@ -203,9 +203,9 @@ def deal(count: int, stages: int, *, first: int = 0, last: int = 0, rule: str = 
 def _shorten_ends(each: int, stages: int, lacking: int) -> list[int]:
     """Return *stages* stages of *each* layers, reduced by *lacking* layers in total.
 
-    The first and the last stage lose half of these layers each. If the number is odd, the last one
-    loses one more. If one of them would be empty, several stages lose one layer each: the first,
-    and then the last, the last but one, and so on.
+    The first and the last stage lose half of these layers each; the last one loses one more if the
+    number is odd. If a stage would become empty, several stages lose one layer each: the first, the
+    last, the last but one, and so on.
 
     >>> _shorten_ends(4, 4, 3), _shorten_ends(2, 5, 3), _shorten_ends(1, 4, 2)
     ([3, 4, 4, 2], [1, 2, 2, 1, 1], [0, 1, 1, 0])
@@ -224,9 +224,9 @@ def _shorten_ends(each: int, stages: int, lacking: int) -> list[int]:
 def kinds(
     study: Study, *, recomputing: bool = True, dealt: Counts | None = None
 ) -> Mapping[LayerKind, Counts]:
-    """Return the layers of each virtual stage by kind; kinds without layers are left out.
+    """Return the layers of each virtual stage by kind, without kinds that have no layers.
 
-    Without *recomputing*, recomputation is ignored. *dealt* are layers per stage in place of those
+    Without *recomputing*, recomputation is ignored. *dealt* are layers per stage that replace those
     of the study.
     """
     training = study[Training]

@@ -1,4 +1,4 @@
-"""Routing of tokens to experts: sources, counts and imbalance. Definitions.
+"""Routing of tokens to experts: sources, counts and imbalance.
 
 Load is uneven even if all experts are equally likely, because token counts are random: the largest
 of many counts is above their mean.
@@ -64,7 +64,7 @@ EULER = 0.5772156649015329  # Euler's constant: the mean of a Gumbel distributio
     },
 )
 class Routing:
-    """The distribution of tokens over experts by the router, and their exchange."""
+    """The distribution of tokens over experts, and their exchange."""
 
     distribution: str = word(
         "balanced",
@@ -210,8 +210,8 @@ def sends_once(study: Study) -> bool:
 
 
 def has_fixed_counts(study: Study) -> bool:
-    """Return whether experts have a fixed number of tokens: because of a capacity factor, or a CUDA
-    graph of a step.
+    """Return whether experts have a fixed number of tokens, by a capacity factor or a CUDA graph of
+    a step.
     """
     chosen = study[KernelChoice].cuda_graphs or study[Training].framework.cuda_graphs
     return study[Routing].capacity_factor is not None or chosen == "iteration"
@@ -273,7 +273,9 @@ def routing_load(study: Study) -> Real:
 
 
 def concentration_of(study: Study) -> Real:
-    """Return the sum of the parameters of the Dirichlet distribution of tokens over experts."""
+    """Return the sum of the parameters of the Dirichlet distribution of tokens over experts (its
+    concentration).
+    """
     routing = study[Routing]
     if routing.concentration is not None:
         return routing.concentration
@@ -286,9 +288,9 @@ def random_load(assignments: Real, bins: Real, concentration: Real | None = None
     """Return the expected maximum of *bins* counts / their mean, with random tokens.
 
     With a *concentration* the popularity of bins is Dirichlet-distributed, with parameters that add
-    up to it. Without it all bins are equally likely. The method is the extreme value of normal
-    distributions. Its error is 3 % if a bin has at least 20 tokens and the answer is below 2. It is
-    about 8 % for a Dirichlet, whose tails are heavier.
+    up to it. Without it all bins are equally likely. The estimate is the expected maximum of normal
+    deviates. Its error is 3 % if a bin has at least 20 tokens and the result is below 2. It is
+    about 8 % for Dirichlet distributions, which have heavier tails.
 
     >>> round(random_load(4096.0, 64.0), 4)
     1.2974
@@ -309,7 +311,7 @@ def largest_of(count: Real) -> Real:
 
 
 def load_imbalance(loads: tuple[int, ...], ranks: Real) -> Real:
-    """Return the largest load of a rank / mean load; the experts with these *loads* are distributed
+    """Return the largest load of a rank / the mean load, if experts with *loads* are distributed
     over *ranks*.
 
     >>> load_imbalance((4, 2, 1, 1), 2.0)
@@ -358,9 +360,10 @@ def distinct_groups(experts: Real, top: Real, groups: Real) -> Real:
 
 
 def ranks_in_units(units: Real, inside: Real, top: Real) -> Real:
-    """Return the expected number of ranks with the *top* experts, in *units* of *inside* ranks.
+    """Return the expected number of ranks that hold the *top* experts, in *units* units of *inside*
+    ranks.
 
-    With a limit of units, the experts are spread evenly over these, each on any rank of its unit.
+    With a limit of units, the experts of a token are divided evenly among these units.
 
     >>> ranks_in_units(4.0, 8.0, 8.0)
     7.5

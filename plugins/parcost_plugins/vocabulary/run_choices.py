@@ -87,7 +87,7 @@ def staged_elements(study: Study) -> Real:
 
 
 def groups_experts(study: Study) -> bool:
-    """Return whether the framework runs the experts of a rank as one grouped product."""
+    """Return whether one grouped GEMM computes all experts of a rank."""
     chosen = study[KernelChoice].grouped_experts
     return study[Training].framework.grouped_experts if chosen is None else chosen
 
@@ -117,7 +117,8 @@ def keeps_gradients(study: Study, ranks: Real) -> Mask:
 
 
 def frees_gradients(study: Study) -> bool:
-    """Return whether gradients are freed before the update: DeepSpeed ZeRO 1 copies its shard.
+    """Return whether gradients are freed before the update, as in ZeRO 1 of DeepSpeed, which copies
+    its shard.
 
     DeepSpeed 0.17.0, runtime/zero/stage_1_and_2.py: independent_gradient_partition_epilogue ends
     with zero_grad, as all that the step reads is in averaged_gradients.
@@ -129,8 +130,8 @@ def frees_gradients(study: Study) -> bool:
 
 
 def adds_behind_pass(study: Study) -> bool:
-    """Return whether gradients of a micro-batch are kept unsharded until they are added to sums in
-    a wider type.
+    """Return whether gradients of a micro-batch stay unsharded until they are accumulated in a
+    wider type.
     """
     training = study[Training]
     wider = any_of(training.precision.gradients > training.precision.weights)
@@ -141,8 +142,8 @@ def adds_behind_pass(study: Study) -> bool:
 def accumulating_share(study: Study) -> Real:
     """Return the share of micro-batches whose gradients are accumulated by a separate kernel.
 
-    The first gradients need no addition without a buffer of sums. Fused accumulation and frameworks
-    that zero a buffer have one.
+    Without an accumulation buffer, the first gradients need no addition. Fused accumulation needs
+    such a buffer, and so do frameworks that zero gradients.
     """
     training = study[Training]
     if training.framework.zeroes_gradients or fuses_accumulation(study):
@@ -152,7 +153,7 @@ def accumulating_share(study: Study) -> Real:
 
 
 def runs_experts_apart(study: Study) -> Real:
-    """Return 1 if each expert's product is a separate kernel, and 0 for grouped products."""
+    """Return 1 if each expert has a separate GEMM kernel, and 0 for grouped GEMMs."""
     if not groups_experts(study):
         return 1.0
     return where(study[Training].framework.grouped_kernels > 0, 1.0, 0.0)
@@ -167,7 +168,7 @@ def recomputed_modules(study: Study) -> Recompute:
 
 
 def stops_early(study: Study) -> bool:
-    """Return whether recomputation of a layer ends with the last tensor that backward reads.
+    """Return whether recomputation of a layer ends at the last tensor that backward reads.
 
     A compiler that chooses recomputation skips outputs that backward does not read.
     """
@@ -202,7 +203,7 @@ def blocks_on_transfers(study: Study) -> bool:
 
 def stage_messages(study: Study) -> str:
     """Return the mode of the message from a tensor-parallel rank to the next stage, such as
-    ``whole``. With sequence parallelism the whole hidden state of a rank is already a shard.
+    ``whole``. With sequence parallelism the hidden state of a rank is already a shard.
     """
     layout = study[Layout]
     if layout.sequence_parallel or all_of(layout.tp == 1):
@@ -231,7 +232,7 @@ def reduces_each_micro_batch(study: Study) -> bool:
 
 
 def replicates_each_micro_batch(study: Study) -> bool:
-    """Return whether groups of hybrid sharding all-reduce their shards in every micro-batch."""
+    """Return whether hybrid sharding all-reduces shards in every micro-batch."""
     sharding, framework = study.get(Sharding), study[Training].framework
     stated = None if sharding is None else sharding.replicate
     return (stated or framework.replicate) == "micro_batch"
@@ -264,9 +265,7 @@ def sums_of_host(study: Study) -> str:
 
 
 def host_sums(study: Study) -> str:
-    """Return the mode in which a rank's gradient shards accumulate on the host, ``none`` if they do
-    not.
-    """
+    """Return the mode in which gradient shards accumulate on the host; ``none`` if they do not."""
     sums = sums_of_host(study)
     return sums if sums != "none" and shards_gradients(study) else "none"
 
@@ -283,7 +282,7 @@ def accumulates_whole(study: Study) -> Mask:
 
 
 def gradient_shards(study: Study, shards: Real) -> Real:
-    """Return the number of ranks over which gradients are sharded: 1 or *shards*."""
+    """Return the number of ranks over which gradients are sharded: *shards*, or 1."""
     if zero_stage(study) < 2:
         return 1.0
     return where(accumulates_whole(study), 1.0, shards)
@@ -297,7 +296,7 @@ def shards_weights(study: Study) -> bool:
 def residual_bytes(study: Study) -> Real:
     """Return the bytes of an element of the residual stream.
 
-    Autocast does not cast a float32 embedding, so that all sums with it are in float32.
+    Autocast does not cast a float32 embedding, so all residual additions are in float32.
     """
     adapters, precision = study.get(Adapters), study[Training].precision
     narrow = precision.activation
@@ -325,8 +324,9 @@ NORMED = ("query", "key", "value", "gate", "up", "head")
 def adapter_casts(study: Study, target: str) -> Real:
     """Return the casts of the input of the adapter of *target*, in forward and in backward.
 
-    PEFT casts it to float32 for matrices in float32, and autocast back to the type of products. A
-    norm with a float32 weight has a float32 output. A compiler fuses the casts with other kernels.
+    PEFT casts it to float32 for float32 matrices, and autocast casts it back to the type of GEMMs.
+    A norm with a float32 weight has a float32 output. A compiler fuses the casts with other
+    kernels.
     """
     adapters, precision = study[Adapters], study[Training].precision
     if (study[KernelChoice].mode or study[Training].framework.mode) == "compiled":
@@ -386,20 +386,20 @@ def gathers_once(study: Study) -> bool:
 
 
 def gathers_per_micro_batch(study: Study) -> Real:
-    """Return the gathers of a parameter in a forward pass, on average over the step (ZeRO 3)."""
+    """Return the number of gathers of a parameter per forward pass, averaged over the step (ZeRO
+    3).
+    """
     return 1.0 / study[Training].micro_batches if gathers_once(study) else 1.0
 
 
 def heads_on_vectors(study: Study) -> bool:
-    """Return whether products of heads that are not a multiple of 16 bytes run on vector units."""
+    """Return whether GEMMs of heads whose size is not a multiple of 16 bytes run on CUDA cores."""
     chosen = study[KernelChoice].misaligned_heads
     return (chosen or study[Training].framework.misaligned_heads) == "vector"
 
 
 def saved_by_loss(study: Study) -> str:
-    """Return the tensors that the cross entropy saves, as a word; a compiled eager loss saves the
-    logits.
-    """
+    """Return the tensors that the cross entropy saves, as a word."""
     training = study[Training]
     if training.loss is not None:
         return training.loss
@@ -434,7 +434,7 @@ def keeps_last_layer(study: Study) -> bool:
 
 
 def _framework_value(name: str) -> Callable[[Study], Any]:
-    """Return a function that reads an attribute of the framework."""
+    """Return a function that returns an attribute of the framework."""
     return lambda study: getattr(study[Training].framework, name)
 
 

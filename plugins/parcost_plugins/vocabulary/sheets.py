@@ -1,6 +1,6 @@
 """Data sheets: a link, a machine or the state of a model, without a study.
 
-Vendors print a rate per lane or a total of both directions; papers print a number of parameters.
+Vendors state a rate per lane or a total of both directions; papers state a number of parameters.
 These blocks state the convention, and derive the other values.
 """
 
@@ -14,7 +14,7 @@ from parcost_plugins.vocabulary.training import Precision
 
 @block("link", label="required")
 class LinkSheet:
-    """A link from its data sheet: by port, or by lane."""
+    """A link from its data sheet, described by port or by lane."""
 
     bandwidth: Real | None = link_rate(
         default=None, doc="bandwidth of one port; by default computed from its lanes"

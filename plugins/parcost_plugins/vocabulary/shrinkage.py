@@ -9,7 +9,7 @@ deviations are *between* and *within*. Then n layouts have the weight w, always 
 >>> round(found.weight, 3), round(found.shift, 3)
 (0.9, 0.18)
 
-Repeats of one layout count once: they share its error.
+Repeats of one layout count once, because they have the same error.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Shrinkage:
     """The correction of another layout of a job, from *layouts* measured layouts.
 
     *mean* is the mean of their ln(measured / predicted), *weight* its shrinkage weight. *deviation*
-    is the standard deviation of the logarithm of another layout. *least* and *most* are the extreme
-    values of the measured layouts.
+    is the standard deviation of the logarithm of another layout. *least* and *most* are the
+    smallest and the largest value of the measured layouts.
     """
 
     layouts: int
@@ -94,7 +94,7 @@ def outliers(residuals: Sequence[float], spread: Spread) -> list[int]:
 def disagree(residuals: Sequence[float], spread: Spread) -> bool:
     """Return whether layouts contradict each other, so that none predicts the others:
 
-    they are far apart, and leave-one-out prediction is not better than no correction.
+    their values are far apart, and leave-one-out prediction is not better than no correction.
     """
     if len(residuals) < 2 or max(residuals) - min(residuals) <= _farthest(spread):
         return False

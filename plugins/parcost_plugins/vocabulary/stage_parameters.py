@@ -1,8 +1,8 @@
-"""Virtual stages with equal parameters, and the ranks that hold them. Definitions.
+"""Virtual stages with equal parameters, and the ranks that hold them.
 
 Stages differ at the ends (embedding, head) and with uneven layers. Costs that are not proportional
 to the parameters, such as collectives, are estimated once for each kind of stage. Experts are split
-over other ranks than dense parameters, so fewer ranks hold the same experts.
+over more ranks than dense parameters, so fewer ranks hold the same experts.
 
 They are a separate kind on every stage, with a different number of replicas.
 """
@@ -37,7 +37,7 @@ class StageKind:
     """Virtual stages that hold the same parameters: *count* is 1 on each of them, 0 on others.
 
     *stages* names them as text; it is "" if no stage differs. *held* has the parameters, each with
-    the number of them on a stage. A stage has *layers* of *layer* parameters each (their mean, if
+    its count on a stage. A stage has *layers* layers with *layer* parameters each (the mean, if
     they differ). The largest matrix of a layer has *matrix* parameters. *before* and *after* are
     the parameters before the first layer of the model and after its last. *elements* is the total,
     of which *linear* are in linear layers and experts. All are counts on one rank.
@@ -45,7 +45,7 @@ class StageKind:
     The ranks of *group*, *replicas* of them, hold the same parameters. ZeRO shards their state over
     *shard* of these. If *shard* is less than *replicas*, the others hold copies of the shards.
 
-    *wire* is the bytes per parameter in messages that gather shards, by part: the mean, if frozen
+    *wire* is the bytes per parameter in all-gathers of shards, by part. It is the mean if frozen
     weights and adapters differ.
     """
 
@@ -99,7 +99,9 @@ def stage_kinds(study: Study, holding: Holding | Literal[""] = "") -> Sequence[S
 
 
 def trained_kinds(study: Study) -> Sequence[StageKind]:
-    """Return the kinds of stages by their trained parameters: all, if there are no adapters."""
+    """Return the kinds of stages by their trained parameters; without adapters these are all
+    parameters.
+    """
     return stage_kinds(study, "trained")
 
 
@@ -213,7 +215,7 @@ class Slot:
 
 
 def slots(study: Study, held: Sequence[Parameters], *, dense: bool) -> Iterator[Slot]:
-    """Yield the slots of stages by their counts of *held*; stages with none of them have no slot.
+    """Yield the slots of stages by their counts of *held*; stages without these have no slot.
 
     The depth of *dense* parameters is the number of layers of a stage.
     """
@@ -240,7 +242,9 @@ def _stages_of(row: tuple[float, ...], number: int) -> str:
 def _of_stages(
     study: Study, rows: tuple[Any, ...], dense: bool
 ) -> Sequence[tuple[float, ...] | None]:
-    """Return the depth and the counts of each virtual stage, None for an empty stage."""
+    """Return the depth and the counts of each virtual stage; None for a stage without
+    parameters.
+    """
     found: list[tuple[float, ...] | None] = []
     counts = [row.for_study(study) if isinstance(row, StageCounts) else row for row in rows]
     for depth, *own in zip(layers(study), *counts, strict=True):
@@ -251,7 +255,7 @@ def _of_stages(
 def _kinds_of_stages(
     study: Study, rows: tuple[Any, ...], dense: bool
 ) -> Sequence[tuple[float, ...] | None]:
-    """Return the counts of stages of each slot, None for an unused slot."""
+    """Return the number of stages of each slot; None for an unused slot."""
     of_stages = study.query(_of_stages, rows, dense)
     kinds = list(dict.fromkeys(kind for kind in of_stages if kind is not None))
     alone = len(kinds) == 1 and None not in of_stages

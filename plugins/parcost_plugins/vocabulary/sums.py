@@ -1,4 +1,4 @@
-"""The algorithm of small all-reduces in a group: gradient norm, loss, amax."""
+"""The algorithm of small all-reduces in a group, for gradient norm, loss and amax."""
 
 from __future__ import annotations
 

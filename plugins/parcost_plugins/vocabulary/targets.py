@@ -19,8 +19,8 @@ from parcost_plugins.vocabulary.hardware import Device, Fabric
 
 @block("roofline", label="required")
 class Roofline:
-    """The ridge points of a machine: the FLOPs per byte at which each level is balanced with
-    compute.
+    """The ridge points of a machine: for each level, the FLOPs per byte at which compute and
+    transfer are balanced.
     """
 
     device: Device = reference("device", default="device", doc="device of the roofline")
@@ -79,7 +79,7 @@ class Targets:
 
 @block("plan", label="optional")
 class Plan:
-    """Comparison of parallelism strategies: each is applied to this study and evaluated."""
+    """Comparison of parallelism strategies: each is applied to the study and evaluated."""
 
     recompute: bool = switch(
         default=True, doc="full recomputation is tried if a strategy does not fit without it"

@@ -63,9 +63,9 @@ from parcost_plugins.vocabulary.tuning import GENERATIONS, Tuning
 class Precision:
     """A recipe of mixed precision: the types of compute, and bytes held per parameter.
 
-    With a *narrow* type (fp8 or fp4), the products of linear layers and experts run in it: in
-    forward, for the input gradient and for the weight gradient. All other work stays in *compute*:
-    attention, embedding, head, router, norms, sums over ranks.
+    With a *narrow* type (fp8 or fp4), the GEMMs of linear layers and experts run in it: forward,
+    dgrad and wgrad. All other work uses the *compute* type: attention, embedding, head, router,
+    norms, sums over ranks.
     """
 
     compute: str = word("fp32", "tf32", "fp16", "bf16", doc="type of the matrix products")
@@ -288,7 +288,7 @@ class Precision:
 
     @property
     def narrow_weights(self) -> Real:
-        """Bytes of a parameter of a linear layer that is held in the narrow type alone."""
+        """Bytes of a parameter of a linear layer that is stored only in the narrow type."""
         return where(self.weight_copies > 0, self.weight_copies, self.weights)
 
     def copies(self, device: Device) -> Real:
@@ -322,7 +322,7 @@ class Precision:
         return shares
 
     def is_narrow(self, role: str, pass_: str) -> bool:
-        """Return whether a product in this *role* runs in the narrow type."""
+        """Return whether a GEMM in this *role* runs in the narrow type."""
         if self.narrow == "none" or (pass_ == "W" and self.wide_weight_gradients):
             return False
         return role in ("linear", "expert")
@@ -424,7 +424,7 @@ class Streaming:
 
 @block("tile", inside="kernels", label="required")
 class Tile:
-    """The part of the result of a matrix product that one multiprocessor computes at a time."""
+    """The part of a GEMM result that one SM computes at a time."""
 
     m: Real = integer(doc="rows of the result")
     n: Real = integer(doc="columns of the result")

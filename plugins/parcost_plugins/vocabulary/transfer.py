@@ -1,4 +1,4 @@
-"""One collective by itself, without a training step; and its parts."""
+"""One collective without a training step, and its parts."""
 
 from __future__ import annotations
 

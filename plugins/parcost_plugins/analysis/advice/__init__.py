@@ -1,7 +1,7 @@
 """Advice: the bottleneck of the step, changes that help, and the inputs that matter.
 
-All sections evaluate the study again with changes. This is slow compared with one evaluation, and
-only done when the sections are printed.
+All sections evaluate the study again with changes. This takes much longer than one evaluation, so
+it is done only when the sections are printed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The same study with single values changed and everything else held constant.
 
-``Study.replace`` changes the text of a spec, and expressions of the value change with it. Here only
-one value changes, to isolate its effect. Numbers are evaluated together, each in its own point of
-an array.
+``Study.replace`` changes the text of a spec, so expressions of the value change, too. Here only one
+value changes, to isolate its effect. All changes are evaluated at once, each at its own point of an
+array.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def effects(study: Study, before: Outcome, changes: Sequence[Change]) -> list[Ef
 def evaluate_arrays(study: Study, values: Mapping[tuple[Any, str], Any]) -> Outcome | None:
     """Return the step over arrays of values: attributes of blocks that change together.
 
-    None where a plugin cannot take arrays.
+    Return None if a plugin does not support arrays.
     """
     import numpy as np
 
@@ -85,7 +85,7 @@ def _relative_change(after: float, before: Any) -> float:
 
 
 def _array_effects(study: Study, changes: Sequence[Change]) -> list[tuple[float, float]] | None:
-    """Return step and memory after each change, or None if a plugin cannot take arrays."""
+    """Return step and memory after each change, or None if a plugin does not support arrays."""
     import numpy as np
 
     values: dict[tuple[int, str], Any] = {}
@@ -101,7 +101,7 @@ def _array_effects(study: Study, changes: Sequence[Change]) -> list[tuple[float,
 
 
 def evaluate_with(study: Study, values: _Values) -> tuple[Outcome, bool]:
-    """Return the step of *study* with other *values*, and whether no plugin failed on them."""
+    """Return the step of *study* with other *values*, and whether no plugin failed for them."""
     made: dict[int, Any] = {}
     changed = study.with_blocks(
         {

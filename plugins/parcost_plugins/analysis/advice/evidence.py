@@ -1,9 +1,9 @@
 """Inputs by provenance: the weakest values that affect the result.
 
 A value is reduced by 10 %; its effect is the change of the step, or of the memory. The values with
-an effect and the weakest provenance are listed. A number of a device or of a fabric without
-provenance is the weakest of all. Elsewhere a value without a source is a choice of the job. A level
-without an efficiency is listed too: its messages count at line rate.
+an effect and the weakest provenance are listed. A number of a device or a fabric without provenance
+is the weakest. Other values without a source are choices of the job. A level without an efficiency
+is listed, too: its messages are estimated at line rate.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Compute and communication by level, and the sufficient bandwidth of each.
 
 The times are per step: busy time of a device by compute, and of each level by collectives, hidden
-or not. Their ratio bounds the overlap: a level that is busy longer than compute cannot be hidden.
-The exposed time is the part that is not hidden. The sufficient bandwidth of a level comes from an
-evaluation of the step at many bandwidths of that level. It is the smallest at which the step is
-within ``targets.slack`` of the step with an infinite bandwidth. All other values, overlap included,
-stay unchanged.
+or not. Their ratio limits the overlap: communication that takes longer than compute cannot be
+hidden completely. The exposed time is the part that is not hidden. The sufficient bandwidth of a
+level comes from an evaluation of the step at many bandwidths of that level. It is the smallest at
+which the step is within ``targets.slack`` of the step with an infinite bandwidth. All other values,
+overlap included, stay unchanged.
 """
 
 from __future__ import annotations
@@ -172,7 +172,9 @@ def sufficient_bandwidths(study: Study, levels: Sequence[LevelUse]) -> dict[str,
 
 
 def regime(ratio: float, targets: Targets) -> str:
-    """Return the name of a regime, such as compute-bound, from communication over computation."""
+    """Return the name of a regime, such as compute-bound, from communication time / compute
+    time.
+    """
     if ratio <= float(targets.compute_bound):
         return "compute-bound"
     if ratio <= float(targets.near_ridge):
@@ -185,7 +187,7 @@ def regime(ratio: float, targets: Targets) -> str:
 def section(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Yield the table of levels; with a plan or a target, with sufficient bandwidths.
 
-    That is looked for by evaluating the step at many bandwidths.
+    It is found by evaluating the step at many bandwidths.
     """
     levels = level_uses(study, outcome)
     if not levels:

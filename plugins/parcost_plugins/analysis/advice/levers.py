@@ -1,4 +1,4 @@
-"""Changes of the step time with another setting, twice as good hardware, or another order."""
+"""Changes of the step time by another setting, by twice as fast hardware, or by another order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The smallest changes that reach a target.
 
 Each change is made separately in the spec and evaluated, with the expressions that depend on it.
-For a free count, such as micro-batches, the smallest sufficient one is searched.
+For a number such as the micro-batches, the smallest sufficient value is searched.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def fewest_micro_batches(study: Study, targets: Targets) -> Attempt | None:
     """Return the smallest number of micro-batches per replica that reaches the targets.
 
     More micro-batches make the step longer, so a target for step time is ignored. The number is
-    found by bisection, as a bubble only shrinks with it.
+    found by bisection, because the bubble decreases with it.
     """
     training, layout = study[Training], study[Layout]
     if targets.step_time is not None:

@@ -1,8 +1,7 @@
 """Memory saved and time added by recomputing each part of a layer, in GiB per millisecond.
 
-The base is the same job without any recomputation, whatever the spec sets. Each row is an
-evaluation of its own: memory is the highest peak of a device, which may be another device after
-the change.
+The base is the same job without any recomputation, whatever the spec sets. Each row is a separate
+evaluation. Memory is the highest peak of a device; the change may move it to another device.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class _Saving(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """The sort key: most bytes saved per second first, parts that save nothing last."""
+        """Return the sort key: most bytes saved per second first, parts that save nothing last."""
         saves = self.bytes_ > 0.0
         worth = self.bytes_ / self.seconds if self.seconds > 0.0 else float("inf")
         return not saves, -worth if saves else self.seconds

@@ -1,4 +1,5 @@
-"""Other settings of the job, each evaluated in the spec, so that dependent values follow.
+"""Other settings of the job, each evaluated as a change of the spec, so that dependent values
+change, too.
 
 Only settings that the framework has are tried; a result must be valid and fit in memory.
 """

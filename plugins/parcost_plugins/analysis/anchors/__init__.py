@@ -1,6 +1,6 @@
 """Anchors in a report: step time and memory, corrected by measured runs of the job.
 
-Uncorrected predictions are shown beside them.
+Uncorrected predictions are printed next to them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _anchored_seconds(found: Anchoring, outcome: Outcome) -> Formula:
 
 
 def _ends_of_anchors(found: Anchoring, causes: CauseFactors) -> tuple[float, float]:
-    """Return the smallest and the largest ratio measured / predicted of an anchor.
+    """Return the smallest and the largest ratio measured / predicted of the anchors.
 
     The predictions are corrected by the factors.
     """

@@ -4,7 +4,7 @@ Parts are compute, network and host. Their factors minimize, over layouts j and 
 
     sum_j ((T_j - sum_k f_k x_jk) / (sigma T_j))^2 + sum_k (ln f_k / tau_k)^2
 
-A ridge prior keeps the factors of parts that the layouts do not tell apart near 1.
+If the layouts do not distinguish two parts, a ridge prior keeps their factors near 1.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def choose_factors(
     others: Sequence[float],
     within: float,
 ) -> tuple[CauseFactors | None, Sequence[float]]:
-    """Return factors by cause, and each layout's error in leave-one-out prediction.
+    """Return factors by cause, and the leave-one-out error of each layout.
 
     The factors are None if these errors are no smaller than *others*, the errors with a common
     factor.

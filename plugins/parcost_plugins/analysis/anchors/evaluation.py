@@ -1,7 +1,7 @@
 """The anchors of a study, each evaluated as the run that was measured.
 
-An anchor is the study as its file states it, with other settings. So values from the command line,
-a sweep or a search never change the prediction for a measured run.
+An anchor is the study of its file with other settings. Values from the command line, a sweep or a
+search do not change its prediction.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _printable_text(text: str) -> str:
 class Comparison:
     """An anchor and the prediction of its run; one with a *reason* is not used.
 
-    *seconds* are measured, *predicted* is the step time of the run in seconds, by *parts*. Bytes
-    are pairs of measured and predicted. Runs of one *layout* are repeats.
+    *seconds* is the measured step time, *predicted* the predicted one, split into *parts*. Bytes
+    are pairs of measured and predicted values. Runs of one *layout* are repeats.
     """
 
     name: str
@@ -225,7 +225,7 @@ def _pair(measured: Any, predicted: float) -> tuple[float, float] | None:
 
 
 def _contradiction(run: Study, anchor: Anchor) -> str:
-    """Return why the run contradicts the `job` of its anchor; "" if it agrees."""
+    """Return the reason why the run contradicts the `job` of its anchor; "" if it agrees."""
     for path, text in read_settings(anchor.job).items():
         kind, _, name = path.partition(".")
         block = _parts(run).get(kind)
@@ -250,7 +250,9 @@ def _parts(study: Study) -> Mapping[str, Any]:
 
 
 def _other_job(study: Study, run: Study) -> str:
-    """Return why *study* is another job than the run of an anchor; "" if it is the same."""
+    """Return the reason why *study* is another job than the run of an anchor; "" if it is the same
+    job.
+    """
     here, there = _parts(study), _parts(run)
     if trains_model(study) != trains_model(run):
         return "of another job: only one of the two trains adapters"
@@ -274,7 +276,7 @@ def _other_job(study: Study, run: Study) -> str:
 
 
 def _adapters(study: Study) -> Mapping[str, str]:
-    """Return the attributes of the adapters of *study* as text, none without adapters."""
+    """Return the attributes of the adapters of *study* as text; "" without adapters."""
     adapters = study.get(Adapters)
     if adapters is None:
         return {}
@@ -305,7 +307,7 @@ def _first_line(error: ParcostError) -> str:
 
 
 def _without_contradictions(compared: Sequence[Comparison], spread: Spread) -> list[Comparison]:
-    """Return the anchors; those that contradict others have a reason and are not used."""
+    """Return the anchors. Anchors that contradict others get a reason and are not used."""
     found = list(compared)
     for layout, seconds in _by_layout(found, lambda one: one.seconds).items():
         if max(seconds) > _REPEATS * min(seconds):

@@ -1,7 +1,7 @@
 """The headline figures of a report, under the names that claims use.
 
-Conventions differ more between publications than models do, so a figure states its convention. Rare
-figures are imported on demand.
+Publications use different conventions, so each figure states its convention. Rare figures are
+imported on demand.
 """
 
 from __future__ import annotations

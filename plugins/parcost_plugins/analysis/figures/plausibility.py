@@ -17,7 +17,7 @@ _MOST = {"fp8": "mfu_fp8", "fp4": "mfu_fp4"}
 def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Require that the model FLOPs fit into the step, and warn of an implausibly high MFU.
 
-    They do not fit if an efficiency exceeds 100 %, or if a plugin of matrix products was left out.
+    They do not fit if an efficiency exceeds 100 %, or if a plugin for GEMMs was left out.
     """
     device, recipe = study[Cluster].device, study[Training].precision
     compute = recipe.compute if recipe.narrow == "none" else recipe.narrow

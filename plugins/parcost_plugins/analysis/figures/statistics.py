@@ -10,7 +10,7 @@ from parcost_plugins.vocabulary import Cluster, Layout, Training, layers
 
 
 def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield counts of the pipeline: micro-batches, passes, layers of stages."""
+    """Yield counts of the pipeline, such as micro-batches, passes and layers of stages."""
     cut, training = outcome.pipeline, study[Training]
     dealt = layers(study)
     sheet = Sheet(
@@ -50,7 +50,7 @@ def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def sizes(study: Study) -> Iterator[Figure]:
-    """Yield device counts of the layout: of a replica, and of its groups."""
+    """Yield numbers of devices: in a replica and in each group."""
     layout, cluster, model = study[Layout], study[Cluster], study[Training].model
     sheet = Sheet(
         tp=attribute(layout, "tp"),

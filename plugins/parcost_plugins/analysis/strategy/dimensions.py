@@ -1,4 +1,4 @@
-"""The dimensions of a layout: the split dimension, and the fabric level of the ranks.
+"""The dimensions of a layout: the split tensors, and the fabric level of the ranks.
 
 The traffic of a dimension follows from the tensors that it splits. Tensor, context and expert
 parallel ranks exchange activations within every layer, on the critical path; latency and bandwidth

@@ -1,8 +1,8 @@
 """Choice of a parallelism strategy: one device, one node, many nodes.
 
-The order follows the usual decision tree, with computed answers. Each strategy is laid out for
-this model, machine and batch, and evaluated like any other study. The simplest one that fits in
-memory is named, and the fastest.
+The strategies are in the order of the usual decision tree. Each is applied to this model, machine
+and batch, and evaluated like any study. The text names the simplest and the fastest strategy that
+fit in memory.
 """
 
 from __future__ import annotations

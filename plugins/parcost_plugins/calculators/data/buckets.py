@@ -1,13 +1,15 @@
 """Gradients in equal buckets overlapped with backward: exposed time, and best bucket count.
 
-The buckets fill at intervals of 1/N of backward, and are sent one after another: the exact event
-model c_i = max(c_{i-1}, r_i) + T_i. The best count depends on the objective. There are four:
+N buckets become full at intervals of T_b / N, where T_b is the time of backward. They are sent in
+sequence. Bucket i is full at r_i, takes T_i, and arrives at c_i = max(c_{i-1}, r_i) + T_i. The time
+of all bytes is V, the latency of a message alpha, and the slowdown of compute kappa. The best N
+depends on the objective:
 
-- exposed time, while all other buckets hide: alpha + V/N falls with N until the wire is always
-  busy. That is at N = (T_b - V) / alpha; there is no optimum inside, and the last thousand buckets
-  save microseconds;
-- exposed time, and start-up times that delay compute: V/N + N alpha, least at N = sqrt(V / alpha);
-- exposed time, if the wire is the limit: N alpha + V - T_b (1 - 1/N), least at N = sqrt(T_b /
+- exposed time, if all other buckets are hidden: alpha + V/N decreases up to N = (T_b - V) / alpha,
+  where the link is always busy; beyond a few buckets, the gain is microseconds;
+- exposed time, if the latency of messages delays compute: V/N + N alpha, least at N = sqrt(V /
+  alpha);
+- exposed time, if the link is the bottleneck: N alpha + V - T_b (1 - 1/N), least at N = sqrt(T_b /
   alpha);
 - exposed time and slowdown of compute: alpha + V/N + kappa (N alpha + V), least at N = sqrt(V /
   (kappa alpha)).

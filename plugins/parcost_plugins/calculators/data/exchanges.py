@@ -1,4 +1,4 @@
-"""Bytes that a rank sends to reduce gradients, by method, and costs elsewhere.
+"""Bytes that a rank sends to reduce gradients, by method, and other costs of the method.
 
 Volumes assume bandwidth-optimal algorithms: rings for sums and gathers, and direct exchange
 for all-to-alls.

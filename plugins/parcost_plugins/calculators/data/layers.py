@@ -4,8 +4,8 @@
     backward    AG + (L - 1) max(BW, AG + RS) + BW + RS
 
 The timeline has two streams, compute and the wire. The next gather is issued when a layer starts, a
-reduction when its gradients are ready. The wire processes them in that order. It agrees with the
-formula to within one period.
+reduction when its gradients are ready. The wire processes them in that order. The formula and the
+timeline differ by at most one period.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ def timeline(f: FsdpSketch, most: int | None = None) -> list[Event]:
 def _run(
     order: list[tuple[int, bool]], gather: Real, compute: Real, reduce: Real | None, start: float
 ) -> list[Event]:
-    """Return the events of layers in *order* from *start* on; each says whether it is gathered."""
+    """Return the events of layers in *order*, beginning at *start*; each event states whether its
+    layer is gathered.
+    """
     events: list[Event] = []
     wire = busy = start  # when each stream is free
     arrived: dict[int, float] = {}

@@ -1,7 +1,7 @@
 """The ZeRO stages side by side: memory of a rank, and its traffic per step.
 
-ZeRO 3 costs 1.5 times the traffic of plain replicas only with one micro-batch. Gathers repeat with
-every micro-batch, and so does the reduction unless gradients are kept whole until the last.
+ZeRO 3 has 1.5 times the traffic of plain replicas only with one micro-batch. Gathers are repeated
+in every micro-batch. So are reductions, unless gradients stay unsharded until the last micro-batch.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ _SOURCE = "fluid model: bytes over bandwidth of every cut"
 def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
     """Yield the minimum time of the traffic on *network*, and its ratio to the compute time.
 
-    If the network does not reduce, each device of an all-reduce sends at least ``2 (D - 1) / D n``.
-    Across the middle n passes each way: either half needs the sum of the other.
+    If the network does not reduce, each device sends at least ``2 (D - 1) / D n`` in an all-reduce.
+    Across the bisection, n bytes pass in each direction, because each half needs the sum of the
+    other.
     """
     n = network.all_reduce
     sheet = Sheet(

@@ -17,7 +17,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     """Yield the links of a dragonfly and its throughput by traffic pattern.
 
     The network inside a group is assumed to carry all traffic that the group injects. It is a
-    clique of routers in a dragonfly, leaves and spines in a dragonfly+.
+    clique of routers in a dragonfly, and leaf and spine switches in a dragonfly+.
     """
     links = global_links(network)
     if network.groups is None or links is None:
@@ -69,7 +69,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
 
 
 def _size_limit(sheet: Sheet, network: Network) -> Iterator[Figure]:
-    """Yield the size of the largest dragonfly of such routers, if the network has their links."""
+    """Yield the size of the largest dragonfly with such routers, if the network has their links."""
     if network.routers is not None and network.links_per_router is not None:
         sheet.symbols |= {"a": network.routers, "h": network.links_per_router}
         yield sheet("most_groups", "groups of the largest such dragonfly", "", "a h + 1")

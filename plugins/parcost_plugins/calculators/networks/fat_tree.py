@@ -16,8 +16,8 @@ _SOURCE = "Al-Fares et al. 2008: k-ary fat trees; NVIDIA SuperPOD reference: rai
 def geometry(network: Network) -> Iterator[Figure | Check]:
     """Yield the switches of one tree, or of all rails, and the bisection bandwidth.
 
-    A leaf has the share o / (1 + o) of its ports towards devices. Levels above it have full
-    bandwidth. Each rail is a tree of its own, of the devices with the same place in their nodes.
+    A leaf switch has the share o / (1 + o) of its ports towards devices. Levels above it have full
+    bandwidth. Each rail is a separate tree, for the devices with the same index in their nodes.
     """
     if network.radix is None:
         yield from missing_attributes(network, "radix")

@@ -14,9 +14,9 @@ _SOURCE = "NCCL 2.12 release notes: PXN; DeepEP: two-level dispatch"
 def exchange(study: Study, given: RailExchange) -> Iterator[Figure]:
     """Yield times, messages and bytes of the direct and of the two-level exchange.
 
-    In the direct exchange, all blocks for other nodes leave through the port, most of them to other
-    rails. In the two-level exchange a device first sends to each neighbour the blocks for its rail.
-    Both use the same algorithms as in a step.
+    In the direct exchange, blocks for other nodes leave through the port of their device, mostly to
+    other rails. In the two-level exchange a device first sends to each neighbour the blocks for its
+    rail. Both use the same algorithms as in a step.
     """
     n, group = given.bytes_per_rank, _group(given)
     sheet = Sheet(

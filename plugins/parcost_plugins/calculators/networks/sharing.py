@@ -74,7 +74,7 @@ def _uses(flows: Iterable[Sequence[str]], resources: Iterable[str]) -> Uses:
 def _fill(uses: Uses, bandwidths: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return max-min fair rates in B/s: all rates grow together until a resource is full.
 
-    The flows of a full resource keep their rate, and the others grow on.
+    Then the flows of this resource keep their rate, and the others grow further.
     """
     import numpy as np
 

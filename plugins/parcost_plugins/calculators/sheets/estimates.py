@@ -1,8 +1,8 @@
 """A back-of-envelope step: busy time, an all-reduce and a bubble, added without overlap.
 
-Many publications estimate training this way. The conventions in which such sums differ are
-attributes: how the gradients are reduced, the base of the bubble share, whether weights are
-streamed from the host. It is not a prediction: that needs a model, a machine and a layout.
+Many publications estimate training this way. Attributes choose the conventions, such as the
+gradient reduction or the base of the bubble share. It is no prediction, which needs a model, a
+machine and a layout.
 """
 
 from __future__ import annotations

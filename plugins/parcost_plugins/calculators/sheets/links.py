@@ -1,4 +1,4 @@
-"""Data-sheet values of links and machines: per direction or both, per device or total."""
+"""Data-sheet values of links and machines, per direction or both, per device or in total."""
 
 from __future__ import annotations
 

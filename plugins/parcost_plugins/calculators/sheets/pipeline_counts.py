@@ -1,4 +1,4 @@
-"""Counts of a pipeline: passes, messages and live activations. No figure here is a time."""
+"""Counts of a pipeline: passes, messages and live activations. None of these figures is a time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A pipeline of equal stages: its bubble under all common definitions.
 
-The core replays the schedule; only the stages are equal. The bubble over the step and the bubble
-over busy time are different numbers; both are given, each under its own name.
+The core replays the schedule, with equal stages. The bubble over the step and the bubble over busy
+time are different numbers; both are given, each under its own name.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
 
 
 def _fewest_micro_batches(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
-    """Yield the micro-batches at which the present idle time meets the bubble target."""
+    """Yield the number of micro-batches at which the current idle time meets the bubble target."""
     sheet = _sheet(sketch)
     run = _replay_formula("replay of the order of the schedule", sketch, makespan)
     sheet.symbols |= {"T": (run, "s"), "target": (sketch.target, "%")}

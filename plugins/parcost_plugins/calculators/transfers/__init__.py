@@ -1,8 +1,8 @@
 """Collectives without a training step: ``transfer`` blocks.
 
-A transfer describes its ranks and their links. Alternatively it names a level of the fabric or a
-group of the layout. It has figures under its label, and tables on demand. The tables compare
-algorithms, list the steps of a ring, and name limits and remedies.
+A transfer describes its ranks and their links, or names a level of the fabric or a group. Its
+figures are under its label, and tables are on demand. The tables compare algorithms, list the steps
+of a ring, and name limits and remedies.
 """
 
 from __future__ import annotations

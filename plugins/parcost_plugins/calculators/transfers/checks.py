@@ -13,7 +13,7 @@ from parcost_plugins.vocabulary import Transfer
 
 
 def description_checks(study: Study, transfer: Transfer) -> Iterator[Check]:
-    """Require that ranks, links and size are each stated once, without ambiguity."""
+    """Require that a spec states ranks, links and size of a transfer once, without ambiguity."""
     yield from _size(study, transfer)
     yield from _links(study, transfer)
     if transfer.group == "own":
@@ -142,7 +142,7 @@ def _links(study: Study, transfer: Transfer) -> Iterator[Check]:
 
 
 def _layout_check(transfer: Transfer) -> Check:
-    """Require that a transfer over a group of the layout does not describe its own ranks."""
+    """Require that a transfer over a group of the layout does not describe ranks itself."""
     given = {
         "ranks": transfer.ranks is not None,
         "ranks_per_node": transfer.ranks_per_node is not None,

@@ -163,8 +163,8 @@ def bus_factor(operation: str, P: Real) -> Real:
 def bisection(operation: str, n: Real, P: Real, rate: Real) -> Real:
     """Return the seconds of the traffic across the bisection, in each direction.
 
-    Each half of the ranks needs data of the other half. That is the whole buffer in a broadcast or
-    a reduction, and its part in an all-gather. In an all-to-all it is half of every block.
+    Each half of the ranks needs data of the other half. In a broadcast or a reduction this is the
+    whole buffer, and in an all-gather a part of it. In an all-to-all it is half of every block.
     """
     crossing = {
         "all_to_all": n * P / 4,

@@ -230,7 +230,7 @@ def _overlap_figures(sheet: Sheet, estimate: TransferEstimate) -> Iterator[Figur
 
 
 def _choices(sheet: Sheet, estimate: TransferEstimate) -> Iterator[Figure]:
-    """Return the seconds of each variant that an algorithm chooses from."""
+    """Return the seconds of each variant of an algorithm, from which it chooses."""
     if estimate.transfer.algorithm == "auto":
         return
     for known in estimate.algorithms:

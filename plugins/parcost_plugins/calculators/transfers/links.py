@@ -14,7 +14,8 @@ from parcost_plugins.vocabulary.exchange import AlphaBeta, SlowestLink
 
 @record(kw_only=True, eq=False)
 class CurveLink(Link):
-    """A link with measured points of message size and time; a rank has the share *ports* of it.
+    """A link with measured points of message size and time; *ports* is the number of ports of a
+    rank.
 
     Between points the time is interpolated on logarithmic axes, and beyond them the nearest
     bandwidth is used. The latency is in the points.
@@ -48,7 +49,9 @@ class CurveLink(Link):
 
 @record(kw_only=True, eq=False)
 class TransferLinks(SlowestLink):
-    """Several links used in the same round; without measured points, the worst values count."""
+    """Several links used in the same round; without measured points, the worst latency and
+    bandwidth apply.
+    """
 
     level: Any = None
 
@@ -60,7 +63,7 @@ class TransferLinks(SlowestLink):
 
 
 def link(name: str, *, latency: Real, rate: Rate, share: Real, level: Any) -> Link:
-    """Return the *share* of a port with this *rate* that one rank has, as a link."""
+    """Return the part *share* of a port with this *rate* as a link."""
     if isinstance(rate, Curve):
         return CurveLink(name=name, latency=latency, curve=rate, ports=share, level=level)
     return AlphaBeta(name=name, latency=latency, bandwidth=rate * share, level=level)

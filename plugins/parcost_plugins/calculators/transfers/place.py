@@ -1,4 +1,4 @@
-"""The ranks of a transfer: its own, those on a level, or a group of the layout."""
+"""The ranks of a transfer: described by it, on a level, or in a group of the layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parcost_plugins.vocabulary import Cluster, Fabric, Level, Transfer
 
 
 def ranks(transfer: Transfer) -> Real | None:
-    """Return the number of ranks, None if a transfer with its own ranks does not state it."""
+    """Return the number of ranks; None if a transfer that describes its ranks does not state it."""
     if transfer.ranks_per_node is not None:
         return transfer.ranks_per_node * transfer.nodes
     if transfer.ranks is None and transfer.operation == "point_to_point":
@@ -55,7 +55,9 @@ def place(study: Study, transfer: Transfer) -> Group:
 
 
 def level(study: Study, transfer: Transfer) -> Level | None:
-    """Return the level that *transfer* names, in the cluster's fabric or else in any; else None."""
+    """Return the level that *transfer* names: in the fabric of the cluster, or without a cluster in
+    any fabric.
+    """
     found = [one for f in _fabrics(study) for one in f.levels if block_name(one) == transfer.level]
     return found[0] if len(found) == 1 else None
 
@@ -88,7 +90,7 @@ def _level_link(study: Study, found: Level | None, congestion: Real) -> Link:
 def _two_level_group(transfer: Transfer, rate: Rate, P: Real, near: Link, gamma: Real) -> Group:
     """Return a group of ranks on several nodes, each with its network ports.
 
-    A ring uses every port of a node; a leader has one port to itself.
+    A ring uses every port of a node; a leader uses one port alone.
     """
     nodes = transfer.nodes
     local = P / nodes

@@ -116,7 +116,7 @@ def _row(
 
 
 def by_size(study: Study, estimate: TransferEstimate) -> Section:
-    """Return the table of the fastest algorithm by size, as a library would choose."""
+    """Return the table of the fastest algorithm by size, as chosen by a library."""
     transfer, group = estimate.transfer, estimate.group
     offered = candidates(study, transfer)
     rows: list[tuple[Any, ...]] = []

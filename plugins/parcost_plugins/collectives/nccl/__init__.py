@@ -1,12 +1,12 @@
-"""NCCL and RCCL: the fastest pair of algorithm and protocol, by the library's table.
+"""NCCL and RCCL: the fastest pair of algorithm and protocol, by the tuning table of the library.
 
 The library predicts ``latency + n / bandwidth`` for each pair from a table of its release, and runs
-the fastest. The table is a catalogue block that the device names; ``collectives { tuning = ... }``
-names another. Channels and bandwidths come from the links of the group.
+the fastest. The table is a catalogue block. The device names it, and ``collectives { tuning = ...
+}`` overrides it. Channels and bandwidths come from the links of the group.
 
 Each pair is an algorithm, such as ``ring_ll`` or ``tree_simple``: ``auto`` chooses the fastest, and
-a report names it. ``nccl`` is the library's own prediction on a machine that the study describes.
-It includes neither kernel launch times nor the skew of ranks.
+a report names it. ``nccl`` is the prediction of the library itself on the machine of the study. It
+excludes kernel launch times and the skew of ranks.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Nccl(Collective):
 
     @cached_property
     def machine(self) -> Machine | None:
-        """The machine, whose attributes are read where the library runs on it."""
+        """The machine; its attributes are read only if the library runs on it."""
         return None if self.release is None else self.release.find_machine()
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
@@ -240,7 +240,7 @@ _LAPS = {
 
 
 def _near_link(link: Link, found: PairCost) -> AlphaBeta:
-    """Return the link for steps in a node, which have latency but no bytes."""
+    """Return the link for steps in a node, which take latency but transfer no bytes."""
     latency = where(found.steps > 0, found.step, 0.0)
     return AlphaBeta(
         name=str(link.name),
@@ -268,7 +268,9 @@ def _wire_link(flat: Link, found: PairCost) -> AlphaBeta:
 
 
 def _part(value: Real, whole: Real, of: Real | Formula, unit: str) -> Real | Formula:
-    """Return *value* as a formula: a factor times *whole*, whose own formula is *of*."""
+    """Return *value* as a formula: a factor times *whole*, which is explained by the
+    formula *of*.
+    """
     if not any_of(value != whole):
         return of
     if not any_of(value > 0):

@@ -1,4 +1,4 @@
-"""The machine as in the library's topology search, with the table of its release.
+"""The machine in the library's topology search, with the tuning table of its release.
 
 It comes from the study (channels, and the bandwidth of each) or from the links of a group. With
 links, a level's `latency` is the latency of a step with Simple; other protocols have a fraction of
@@ -52,7 +52,7 @@ class RankSpread:
     def from_group(cls, group: Group) -> RankSpread:
         """Return the spread of *group*; its innermost levels are the node.
 
-        Unequal nodes count as if all held the mean number of ranks.
+        Unequal nodes are modeled with the mean number of ranks.
         """
         inside = host_levels(group)
         nodes = prod(group.shape[inside:], start=1.0)
@@ -137,7 +137,7 @@ class Machine:
         return rate
 
     def inside(self, row: ProtocolTuning, spread: RankSpread) -> Real:
-        """Return the seconds of a step within a node."""
+        """Return the seconds of one step inside a node."""
         return where(spread.pcie, _step_seconds(row.pcie), _step_seconds(row.nvlink))
 
     def outside(self, row: ProtocolTuning, protocol: str) -> Real:
@@ -170,7 +170,7 @@ class Machine:
 
 @record(kw_only=True, eq=False)
 class LinkMachine(Machine):
-    """The machine from the links of a group, in agreement with measured times of calls.
+    """The machine from the links of a group, consistent with measured times of calls.
 
     *ring* and *tree* are the total bandwidth of all channels. Step latencies are the table's times
     the factors *near* and *far*. The factor on a tree is interpolated, so that time grows with the
@@ -201,7 +201,8 @@ class LinkMachine(Machine):
         return self.tree / self.channels
 
     def nvls_rate(self, spread: RankSpread, operation: str, outside: Real, cap: Real) -> Real:
-        """Return the bandwidth: n (1 + 1/g) bytes pass a port, n (g - 1)/g in a gather.
+        """Return the bandwidth: a port carries n (1 + 1/g) bytes in an all-reduce, n (g - 1)/g in a
+        gather.
 
         With k nodes each node sends at least 2 (k - 1)/k of an all-reduce, which the table ignores.
         """
@@ -220,7 +221,7 @@ class LinkMachine(Machine):
         return minimum(rate, self.channels * self.inter)
 
     def inside(self, row: ProtocolTuning, spread: RankSpread) -> Real:
-        """Return the seconds of a step within a node."""
+        """Return the seconds of one step inside a node."""
         return super().inside(row, spread) * self.near
 
     def outside(self, row: ProtocolTuning, protocol: str) -> Real:  # noqa: ARG002
@@ -302,7 +303,8 @@ class LibraryRelease:
     def group_machine(self, group: Group) -> tuple[LinkMachine, RankSpread]:
         """Return the machine from the links of *group*, and the spread of its ranks.
 
-        All pairs are estimated on one group before the next, so the last one is cached.
+        The last machine is cached, because all pairs are estimated on one group before the next
+        group.
         """
         if not self._last or self._last[0][0] is not group:
             self._last[:] = [(group, self.on_links(group), RankSpread.from_group(group))]

@@ -34,9 +34,9 @@ OPERATIONS: Mapping[str, frozenset[str]] = {
 class PairCost:
     """The cost of a pair in one call, if the pair is *supported*.
 
-    It starts after *call* seconds. It takes *steps* of *step* seconds in a node, and *crossings* of
-    *crossing* seconds between nodes. Its *bytes_* pass at *bandwidth*. A rank adds *reduced* bytes,
-    which the library counts as part of the copy.
+    The call starts after *call* seconds. It has *steps* steps of *step* seconds in a node, and
+    *crossings* steps of *crossing* seconds between nodes. Its *bytes_* are sent at *bandwidth*. A
+    rank adds *reduced* bytes, which the library counts as part of the copy.
     """
 
     call: Real
@@ -303,13 +303,13 @@ def _total_time(times: Real, step: Real) -> Real:
 
 
 def _crosses(machine: Machine, spread: RankSpread, protocol: str) -> Mask:
-    """Return whether a protocol works on the group's links; LL128 does not work over PCIe."""
+    """Return whether a protocol supports the links of the group; LL128 does not support PCIe."""
     supported = (spread.nodes <= 1) | machine.crosses(protocol)
     return supported & (spread.pcie ^ True) if protocol == "ll128" else supported
 
 
 def _multicasts(machine: Machine, spread: RankSpread) -> Mask:
-    """Return whether NVLS runs: reducing switches, and at least three ranks per node."""
+    """Return whether NVLS is available: switches that reduce, and at least three ranks per node."""
     row = machine.protocol("nvls")
     able = spread.reduces and row.nvlink is not None and machine.generation.nvls_efficiency != 0
     return (spread.pcie ^ True) & (spread.local > _FEWEST_OF_NVLS) & able

@@ -1,14 +1,13 @@
 """Context parallelism: sequence shards, and the exchange of keys and values.
 
-All work per token divides by the degree, and other plugins need only ``layout.cp``. Attention does
-not divide: each query attends to the keys of the whole sequence. ``context.algorithm`` names the
-method of exchange.
+All work per token is divided by the degree. Attention is not: each query attends to the keys of the
+whole sequence. ``context.algorithm`` names the method of exchange.
 
-- ``ring``: each rank sends blocks of keys and values to the next rank while attention works
-  on the previous block. Hidden if computing a block takes longer than sending it.
+- ``ring``: each rank sends blocks of keys and values to the next rank while attention works on the
+  previous block. The messages are hidden if computing a block takes longer than sending it.
 - ``all_gather``: every rank gathers all keys and values of a layer first, without overlap.
-- ``ulysses``: an all-to-all gives each rank the whole sequence for a share of the heads,
-  another one returns the outputs.
+- ``ulysses``: an all-to-all gives each rank the whole sequence for some of the heads; another one
+  returns the outputs.
 - ``hybrid``: ``ulysses`` inside of groups, and a ring between them.
 """
 
@@ -73,7 +72,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> list[Section]:
-    """Return whether the exchange is hidden, and from how many tokens it would be."""
+    """Return whether the exchange is hidden, and the number of tokens from which it would be."""
     if is_single_rank(study):
         return []
     from parcost_plugins.parallelism.context import figures

@@ -1,23 +1,24 @@
-"""Attention over one block of keys after another, whose results the framework adds up.
+"""Attention over one block of keys after another; the framework merges the results.
 
-PyTorch's context parallelism runs a kernel for each block, of r blocks. It merges the output of a
-block with that of the blocks before in fp32, operator by operator. Backward adds gradients up in
-fp32. Keys and values are joined ahead of each exchange, and so are their gradients. Of outputs of
-o, queries of q, keys and values of w elements, in bf16, an eager rank moves
+PyTorch's context parallelism runs a kernel for each of r blocks. It merges the output of a block
+with earlier outputs in fp32, with unfused operators. Backward accumulates gradients in fp32. Keys
+and values are concatenated before each exchange, and so are their gradients. Outputs have o
+elements, queries q, keys and values w, in bf16. A rank in eager mode moves
 
-    forward     (r - 1) (6 + 32) o    casts, and two differences and a product in fp32
+    forward     (r - 1) (6 + 32) o    casts, and two differences and a multiplication in fp32
                 12 o + 4 (r - 1) w    the first cast and the last, keys and values joined
     backward    10 r q                gradients of queries added up
                 (r - 1) 13 w + 10 w   those of keys and values, of half a block
                 8 r w + 4 (r - 1) w   joined, as are keys and values
                 10 (q + w)            sums that are zeroed, and the last cast
 
-bytes. That is the last rank, which merges whole outputs; others merge halves. A compiler joins
+bytes. This is the last rank, which merges whole outputs; others merge halves. A compiler fuses the
 operators: a merge reads a block and the sum, and writes the sum. Keys and values of all ranks are
-gathered beside the first block. Gradients go round in r messages; the last one is not hidden.
+gathered during the first block. Gradients are sent around the ring in r messages; the last one is
+not hidden.
 
-Transformer Engine's ring has a kernel for each tensor, in 16 bits for FP8 attention too. The last
-of c ranks, of h heads in n tokens, moves with elements of a bytes
+Transformer Engine's ring has a merge kernel for each tensor, in 16 bits even for FP8 attention.
+With h heads, n tokens and elements of a bytes, the last of c ranks moves
 
     forward     (3 r - 1) a o + 2 a w     the first output is scaled, others added; k and v joined
                 (5 r - 1) 4 h n           logarithms of the sums: copied, added, and read to scale
@@ -54,7 +55,7 @@ RING_KERNELS = (
 
 
 def sums(found: ContextExchange) -> Iterator[Stream]:
-    """Yield the kernels that join keys and values, and add up outputs and gradients."""
+    """Yield the kernels that concatenate keys and values, and accumulate outputs and gradients."""
     moved = _merge_kernels(found) if found.has_merge_kernels else _operators(found)
     rows: dict[Pass, tuple[str, Real, Real]] = {
         "F": ("merges of attention outputs", *moved["F"]),
@@ -112,8 +113,8 @@ def _operators(found: ContextExchange) -> dict[Pass, tuple[Real, Real]]:
 def gather_work(found: ContextExchange) -> Iterator[Work]:
     """Yield the all-gathers of keys and values, and the messages of their gradients.
 
-    A gather hides under the first of r blocks. Messages of gradients are hidden under the next
-    block, except the last.
+    A gather overlaps with the first of r blocks. A message of gradients overlaps with the next
+    block, except the last message.
     """
     study, group, r = found.study, found.all_ranks, found.rounds
     n = found.size("s b w e")

@@ -69,7 +69,8 @@ def exchange_buffers(found: ContextExchange) -> Iterator[Memory]:
 
 
 def _projection_buffers(found: ContextExchange) -> Iterator[Memory]:
-    """Yield received keys and values after the up projection, and their gradients.
+    """Yield received keys and values after the up projection, and their gradients, for latent
+    attention.
 
     A ring holds one block at a time, an all-gather all of them.
     """

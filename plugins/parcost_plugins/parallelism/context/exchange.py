@@ -29,7 +29,7 @@ SIZES = "counted from the tensors that attention reads"
 
 @record(eq=False)
 class ContextExchange:
-    """One rank of a context-parallel group with one micro-batch, at one layer.
+    """A rank of a context-parallel group: its messages for one layer and micro-batch.
 
     Groups of *trading* ranks run all-to-alls (Ulysses), and *rounds* such groups form a ring.
     """
@@ -65,7 +65,7 @@ class ContextExchange:
 
     @property
     def kv_heads(self) -> Real:
-        """Key and value heads of this rank; ranks beyond their number hold copies."""
+        """KV heads of this rank; if there are more ranks than heads, ranks hold copies."""
         t, copied = self.study[Layout].tp, self.study[Training].framework.repeats_keys
         if copied or self.model.is_latent:
             return self.heads
@@ -102,18 +102,20 @@ class ContextExchange:
 
     @property
     def sums(self) -> Real:
-        """Bytes per element in which the framework adds up the results of blocks of keys."""
+        """Bytes per element in which the framework accumulates the results of blocks of keys."""
         return self.study[Training].framework.context_sums
 
     @property
     def runs_blocks(self) -> bool:
-        """Whether attention runs one block of keys after another, and the framework adds up."""
+        """Whether attention runs one block of keys after another, so that the framework merges the
+        results.
+        """
         kinds = ("ring", "hybrid") if self.has_merge_kernels else ("ring", "all_gather")
         return any_of(self.sums > 0) and self.kind in kinds
 
     @property
     def has_merge_kernels(self) -> bool:
-        """Whether a kernel for each tensor adds the results of blocks up."""
+        """Whether there is one kernel per tensor to merge the results of blocks."""
         return self.study[Training].framework.context_merges == "kernels"
 
     @property
@@ -151,12 +153,12 @@ class ContextExchange:
 
     @cached_property
     def inner(self) -> Group:
-        """The Ulysses group: neighbours, on the innermost levels that hold them."""
+        """The Ulysses group: neighbouring ranks, on the innermost levels."""
         return _subgroup(self.all_ranks, self.trading)
 
     @cached_property
     def outer(self) -> Group:
-        """The ring group: one rank of each Ulysses group, whose ranks all send at once."""
+        """The ring group: one rank of each Ulysses group; all ring groups send at the same time."""
         group = self.all_ranks
         if not any_of(self.trading > 1):
             return group

@@ -15,7 +15,7 @@ from parcost_plugins.vocabulary.kernel_times import kernel_seconds
 
 
 def ranks(study: Study) -> Figure:
-    """Return the devices of one model copy: sequence parallelism adds none."""
+    """Return the devices of one model copy; sequence parallelism needs no additional devices."""
     layout = study[Layout]
     sheet = Sheet(
         source="sequence parallelism uses the tensor-parallel ranks without further devices",
@@ -126,7 +126,7 @@ def _ring(sheet: Sheet, found: ContextExchange) -> Iterator[Figure]:
 
 
 def regime(found: ContextExchange, outcome: Outcome) -> Section:
-    """Return whether the exchange is hidden, and from how many tokens it would be."""
+    """Return whether the exchange is hidden, and the number of tokens from which it would be."""
     send, work = _send(found), formula("T / r", T=_core(found), r=found.rounds)
     exposed: Any = sum(_seconds_by_line(outcome)[0].values(), 0.0)
     tokens, free = _tokens(found), _break_even_tokens(found).value
@@ -186,7 +186,7 @@ def _core(found: ContextExchange) -> Formula | float:
 def _break_even_tokens(found: ContextExchange) -> Formula:
     """Return the tokens per rank at which computing a block takes as long as sending it.
 
-    With X tokens, sending takes alpha + X n / B, and computing grows with X squared.
+    With X tokens, sending takes alpha + X n / B, and the compute time is proportional to X squared.
     """
     link = found.outer.hop
     tokens = _tokens(found)

@@ -12,8 +12,8 @@ from parcost_plugins.vocabulary.causes import CONTEXT
 def gather_work(found: ContextExchange) -> Iterator[Work]:
     """Yield the all-gathers of each pass, and the reduce-scatter of gradients in backward.
 
-    Backward gathers again: keeping all keys and values of every layer would undo the memory saving
-    of context parallelism.
+    Backward gathers again, because saving all keys and values of every layer would need too much
+    memory.
     """
     group = found.all_ranks
     rows: list[tuple[str, str, Pass, str]] = [

@@ -1,7 +1,7 @@
 """Ring attention: keys and values in a ring, and its causal imbalance.
 
-With r blocks, a rank works on its own first and on r - 1 received ones: t_0 + (r - 1) max(t_block,
-t_send). Only the part that sends has compute to hide under.
+With r blocks, a rank computes its own block first, then r - 1 received blocks: t_0 + (r - 1)
+max(t_block, t_send). Sends overlap only with compute of the same layer.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ LOCK_STEP = "each step of a ring waits for the rank with an unmasked block"
 def ring_work(found: ContextExchange) -> Iterator[Work]:
     """Yield the sends of each pass. Backward also sends gradients.
 
-    They hide under attention of their own layer: spare time of one kind of layer does not help
-    another.
+    They overlap with attention of the same layer only.
     """
     if isinstance(found.rounds, float) and found.rounds == 1.0:
         return
@@ -77,7 +76,8 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
 
 
 def last_gradient_message(found: ContextExchange, sent: Call, host: str, count: Counts) -> Work:
-    """Return the message, never hidden, that returns the last sums of gradients to their rank.
+    """Return the last message of a pass, which returns accumulated gradients to their rank and is
+    never hidden.
 
     PyTorch sends gradients after each of r blocks, keys and values after all but the last.
     """
@@ -98,11 +98,11 @@ def last_gradient_message(found: ContextExchange, sent: Call, host: str, count: 
 def imbalance(found: ContextExchange) -> Iterator[Work]:
     """Yield the extra time of causal attention if each rank has one contiguous shard.
 
-    The busiest rank has the most keys before its queries. In one document that is the last rank. It
-    works on ``1/2 + (r - 1)`` full blocks and the mean rank on r / 2: a factor of (2 r - 1) / r.
-    With a window, or with documents no longer than a shard, the difference is small. Shards from
-    both ends (zigzag) balance the ranks, except for windows: the rank with the first tokens has
-    less work.
+    The busiest rank has the most keys before its queries. With one document it is the last rank. It
+    computes ``1/2 + (r - 1)`` full blocks and the mean rank r / 2: a factor of (2 r - 1) / r. With
+    a window, or with documents no longer than a shard, the difference is small. Shards from both
+    ends (zigzag) balance the ranks, except for windows: the rank with the first tokens has less
+    work.
     """
     if not found.model.causal or all_of(found.rounds == 1):
         return

@@ -28,7 +28,7 @@ _TWO_EACH = ": each of the cp ranks has two parts, one from either end"
 
 
 def words(study: Study) -> Iterator[Check]:
-    """Reject attributes that belong to another algorithm or model."""
+    """Reject attributes that have an effect only with another algorithm or model."""
     context, kind = study[Context], algorithm(study)
     yield RULES.check(
         "ulysses-without-hybrid",
@@ -104,7 +104,9 @@ def _hybrid(found: ContextExchange) -> Check:
 
 
 def _heads(found: ContextExchange) -> Iterator[Check]:
-    """Require that query and KV heads per rank divide; KV heads only where query heads do."""
+    """Require that cp divides the query and KV heads of a rank; KV heads are checked only if query
+    heads divide.
+    """
     u = found.trading
     queries = found.heads % u == 0
     for id_, heads, holds, name in (
@@ -138,7 +140,7 @@ def _nearest_degrees(holds: Mask, heads: Real, u: Real) -> str:
 
 
 def placement(study: Study) -> Iterator[Check]:
-    """Warn if the context-parallel ranks leave their fast domain, with the cost."""
+    """Warn if context-parallel groups extend beyond the fast domain, with the additional time."""
     found, layout = exchange(study), study[Layout]
     group = found.all_ranks
     stays: Mask = True
@@ -169,7 +171,7 @@ def placement(study: Study) -> Iterator[Check]:
 
 
 def _degrees(study: Study, shares: Real) -> str:
-    """Return the degrees nearest to cp that divide *shares* of the sequence, for a help line.
+    """Return the degrees nearest to cp that divide the sequence into *shares*, for a help line.
 
     They also divide the devices left by tensor and pipeline parallelism.
     """

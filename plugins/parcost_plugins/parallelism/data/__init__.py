@@ -1,9 +1,9 @@
-"""Data parallelism: gradients are reduced once per step, after and under the last backward pass.
+"""Data parallelism: gradients are reduced once per step, during and after the last backward pass.
 
-The package ``zero`` shards the state of replicas. Without it every replica holds everything. Dense
-parameters are held by all data- and context-parallel ranks, experts by fewer. Hybrid sharding
-shards over some of them and reduces across the rest; workers of local SGD synchronise only at
-intervals.
+The package ``zero`` shards the state of replicas. Without it every replica holds the whole state.
+All data- and context-parallel ranks hold the same dense parameters; fewer ranks hold the same
+experts. Hybrid sharding shards the state within groups, and reduces gradients across groups.
+Workers of local SGD synchronise only at intervals.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 """Device copies of gradients on their way through the buckets of DeepSpeed.
 
-A gradient is copied into a bucket if it fits. Take gradients and messages in bf16, n elements, and
-a bucket of B. ZeRO 3 joins gradients that share a bucket in one message, which is divided by the
-number of ranks:
+A gradient is copied into a bucket if it fits. The example has gradients and messages in bf16, n
+elements, and a bucket of B elements. ZeRO 3 concatenates the gradients of a bucket in one message,
+which is divided by the number of ranks:
 
     n > B          4 n bytes: divided
     B/2 < n <= B   8 n bytes: copied and divided, a message by itself
     n <= B/2      12 n bytes: copied, joined and divided
 
-ZeRO 1 and 2 send a bucket as it is, unless it holds parts of the shards of several ranks. Those are
-joined, and a rank copies its own part back. Of psi elements over N ranks, (N - 1) B / psi of the
-buckets have a border of shards. A rank copies its shard out of the buckets. A message in another
-type than the gradients is a copy, and copied back.
+ZeRO 1 and 2 send a bucket without a copy, unless it has parts of the shards of several ranks. Such
+parts are concatenated, and a rank copies its own part back. With psi elements over N ranks, (N - 1)
+B / psi of the buckets contain a border between shards. A rank copies its shard out of the buckets.
+If messages have another type than gradients, they are copies, and are copied back.
 
-ZeRO 1 divides all gradients at the end of a step, in a term of its own.
+ZeRO 1 divides all gradients at the end of a step, in a separate term.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ SOURCE = (
 def copies(study: Study) -> Iterator[Stream]:
     """Yield the copies by groups of parameters with equal counts, named after their first.
 
-    A single rank copies as well. Gradients that are reduced once per step are spread over its
-    micro-batches.
+    A single rank copies, too. Copies once per step are averaged over the micro-batches.
     """
     training, stage = study[Training], zero_stage(study)
     often = stage >= 2 and reduces_each_micro_batch(study)

@@ -1,7 +1,7 @@
-"""Device time of gradient compression: memory traffic, and PowerSGD's matrix products.
+"""Device time of gradient compression: memory traffic, and PowerSGD's GEMMs.
 
-A bucket is compressed before it is sent, by kernels that compete with backward for the device. So
-all of it is exposed, even if the communication is hidden.
+Kernels compress a bucket before it is sent, and compete with backward for the device. So their time
+is exposed, even if the communication is hidden.
 """
 
 from __future__ import annotations

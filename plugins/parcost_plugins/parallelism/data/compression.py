@@ -1,8 +1,8 @@
 """Gradient reduction, compressed or not: bytes, collectives, and the cost of compression.
 
-A ring needs sums of equal types. Quantised gradients and signs use an all-to-all, a local sum and
-an all-gather; a reduce-scatter needs only the first two. In top-k every rank gathers the values
-kept by all others. PowerSGD sends two thin factors of each matrix by all-reduce, and vectors
+A ring can only sum plain numbers. Quantised gradients and signs use an all-to-all, a local sum and
+an all-gather; a reduce-scatter needs only the first two. With top-k every rank gathers the selected
+values of all others. PowerSGD sends two thin factors of each matrix by all-reduce, and vectors
 uncompressed.
 """
 
@@ -21,7 +21,9 @@ from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 @record(kw_only=True, eq=False)
 class ReductionCost:
-    """A reduction: its time with its formula, its latency, and the bytes of its message."""
+    """The cost of a reduction: its time with its formula, its latency, and the bytes of its
+    message.
+    """
 
     formula: Formula
     bytes_: Real
@@ -59,8 +61,8 @@ def exchange(
 def _sum_exchange(study: Study, n: Formula, group: Group) -> Call:
     """Estimate the all-to-all after which every rank has its share of the sum.
 
-    All ranks exchange at once, or level by level: a unit then sends only its own sum, quantised
-    again. The faster one counts. Ring and tree algorithms can do neither.
+    Either all ranks exchange at the same time, or level by level, where a unit sends only its
+    quantised sum. The faster way counts. Ring and tree algorithms do not support this.
     """
     whole = study.collective("all_to_all", n, group)
     flat = whole.formula

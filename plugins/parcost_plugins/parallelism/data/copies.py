@@ -1,8 +1,7 @@
 """Stages with copies on several devices of one pipeline, as in bidirectional schedules.
 
 Every copy processes a part of the micro-batches. So gradients are also reduced between copies,
-after the reduction among the replicas of each copy. They are whole gradients, or shards from ZeRO 1
-on.
+after the reduction over the replicas of each copy. From ZeRO 1 on, only shards are reduced.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def copies_of_stage(study: Study) -> int:
 
 
 def reduction(study: Study) -> Iterator[Once]:
-    """Reduce the gradients between the copies of every stage, once they have drained."""
+    """Reduce the gradients between the copies of every stage, at the end of the pipeline."""
     copies = study.number(copies_of_stage)
     if all_of(copies == 1) or study[Layout].pp == 1:
         return

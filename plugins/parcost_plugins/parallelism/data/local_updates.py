@@ -1,10 +1,10 @@
 """Workers that train locally and synchronise every H steps: local SGD, DiLoCo, streaming.
 
 A synchronisation is an all-reduce of the parameters, or of their changes, over one rank of each
-worker. A rank sends the parameters that it updates: a share of them from ZeRO 1 on. The step is an
-average: it has 1/H of a synchronisation. A model in q parts has q smaller synchronisations in
-different steps, with the same bytes in total. If steps continue during a synchronisation, their
-compute hides it.
+worker. A rank sends the parameters that it updates; from ZeRO 1 on, these are a shard. The modeled
+step is an average with 1/H of a synchronisation. A model in q parts has q smaller synchronisations
+in different steps, with the same total bytes. If steps continue during a synchronisation, it
+overlaps with their compute.
 """
 
 from __future__ import annotations

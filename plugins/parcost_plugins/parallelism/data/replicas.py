@@ -1,16 +1,16 @@
-"""Plain data parallelism: every replica has whole gradients, reduced once per step.
+"""Plain data parallelism: every replica has unsharded gradients, which are reduced once per step.
 
 Buckets. With ``overlap.gradients`` a bucket is sent as soon as backward has filled it, in reverse
-order of the layers. N equal buckets of tau seconds each leave
+order of the layers. With N equal buckets of tau seconds each, the time
 
     max(tau, N tau - (1 - 1/N) T_backward)
 
-exposed: the last bucket fills when backward ends, and nothing is sent before the first one fills.
-Under gradient accumulation only the last micro-batch can hide them. A smaller first bucket, the
-share f of all, is sent earlier: the others hide under (1 - f) of backward, and the first under the
-rest. In that order the two terms are the event model c_i = max(c_{i-1}, r_i) + T_i exactly.
+is exposed: the last bucket is full when backward ends, and nothing is sent before the first one is
+full. With gradient accumulation only the last micro-batch can hide them. A smaller first bucket,
+with the share f of all bytes, is sent earlier. The others overlap with (1 - f) of backward, and the
+first with the rest. Both terms together equal the event model c_i = max(c_{i-1}, r_i) + T_i.
 
-Buckets without overlap have no benefit for whole gradients, so one message is sent then.
+Without overlap, all gradients are sent in one message, because buckets would only add latency.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from parcost_plugins.vocabulary.run_choices import hides_gradients, scatters
 
 
 def step_reduction(study: Study) -> Iterator[Once]:
-    """Reduce gradients that are kept whole until the last micro-batch."""
+    """Reduce gradients that stay unsharded until the last micro-batch."""
     operation, name = reduction_name(study)
     overlap = hides_gradients(study)
     for wire in trained_groups(study):
@@ -93,7 +93,7 @@ def _reduction(wire: ShardGroup, operation: str, name: str, overlap: bool) -> It
 
 
 def hybrid_reduction(wire: ShardGroup, overlap: bool) -> Once:
-    """Reduce the shards of hybrid sharding over the groups with the same shard."""
+    """Reduce the shards of hybrid sharding over the ranks with the same shard."""
     kind = wire.kind
     n = kind.elements * wire.study[Training].precision.reduction
     buckets = wire.buckets(n, overlap)

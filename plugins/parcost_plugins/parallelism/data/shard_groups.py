@@ -29,12 +29,14 @@ GRADIENTS, COMPRESSION, OUTER_STEP = "gradients", "compression", "outer step"
 
 
 def is_tied(study: Study) -> bool:
-    """Return whether embedding and head are one tensor, which stays gathered between them."""
+    """Return whether embedding and head are one tensor, which stays gathered from the first to the
+    last layer.
+    """
     return study[Training].model.tied and bool(study.number(ends_share_device))
 
 
 def ends_share_unit(study: Study) -> bool:
-    """Return whether embedding and head are gathered, and their gradients reduced, in one call."""
+    """Return whether one call gathers embedding and head, and one call reduces their gradients."""
     return study[Training].framework.ends_together
 
 
@@ -50,7 +52,7 @@ class ShardGroup:
     State is sharded, and gradients reduced, over the group *inside*. Under hybrid sharding the
     shards are then reduced over the group *across*, which is "" otherwise. *on* and *on_across* are
     the resources that a term on these groups keeps busy. *slowdown* is the compute time lost per
-    second of hidden communication: the multiprocessors that it occupies over those that it leaves.
+    second of hidden communication: SMs in use by it / remaining SMs.
     """
 
     study: Study
@@ -71,7 +73,9 @@ class ShardGroup:
         return exchange(self.study, self.kind, operation, elements, self.inside, self.algorithm)
 
     def reduce_across(self, elements: Real) -> ReductionCost:
-        """Estimate the reduction of a rank's shard of *elements*, over the other shard groups."""
+        """Estimate the reduction of a rank's shard of *elements*, over the groups with the other
+        shards.
+        """
         n = formula(
             "psi g / N",
             psi=elements,
@@ -87,7 +91,9 @@ class ShardGroup:
         return gradient_bucket(self.study)
 
     def buckets(self, n: Real, cut: bool = True) -> Real:
-        """Return the number of equal buckets of *n* bytes; 1 without *cut*."""
+        """Return the number of equal buckets for *n* bytes; 1 if gradients are not divided
+        (*cut*).
+        """
         return maximum(ceil_div(n, self.bucket), 1.0) if cut else 1.0
 
     def work(
@@ -127,7 +133,7 @@ class ShardGroup:
 
 
 def shard_groups(study: Study) -> Sequence[ShardGroup]:
-    """Return the shard group of every kind of stage of *study*, by all of its parameters."""
+    """Return the shard group for each kind of stage of *study*, for all of its parameters."""
     return tuple(_shard_groups(study, stage_kinds(study)))
 
 
@@ -153,7 +159,8 @@ def _shard_groups(study: Study, kinds: Sequence[StageKind]) -> Iterator[ShardGro
 
 
 def _groups(study: Study, kind: StageKind) -> tuple[str, str]:
-    """Return the groups of gradient reduction: the first, and the second over shards ("" if none).
+    """Return the groups of gradient reduction: the first, and the second for shards ("" if there
+    are no shards).
 
     Workers of local SGD reduce among their own ranks only.
     """

@@ -1,9 +1,9 @@
 """Tied embeddings on the two ends of a pipeline.
 
 The last stage holds a copy. Each end computes a part of the gradient, and the two devices add the
-parts before the update. From ZeRO 2 on a device has only its shard by then; it sends the shard to
-its peer with the same shard. V-shaped and bidirectional schedules have both ends on one device,
-which holds the embedding once.
+parts before the update. From ZeRO 2 on, each device exchanges only its shard, with the peer that
+has the same shard. V-shaped and bidirectional schedules have both ends on one device, which holds
+the embedding once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
 def reduction(study: Study) -> Iterator[Once]:
-    """Add the two gradients of tied embeddings, once every stage has drained."""
+    """Add the two gradients of tied embeddings, at the end of the pipeline."""
     layout = study[Layout]
     if not trains_model(study):
         return

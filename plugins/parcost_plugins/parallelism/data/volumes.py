@@ -1,8 +1,8 @@
 """Volumes of data parallelism per step: bytes and calls, compared with plain replicas.
 
-Volumes assume algorithms that send every byte once. They are exact sums over the collectives
-that the terms estimate, repetitions per micro-batch included. So full sharding costs 1.5 times
-plain replicas with one micro-batch, and 1.5 m times with m.
+Volumes assume algorithms that send every byte once. They are sums over the estimated collectives,
+including repetitions per micro-batch. So full sharding has 1.5 times the volume of plain replicas
+with one micro-batch, and 1.5 m times with m.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REDUCED = (GRADIENTS, COMPRESSION, OUTER_STEP)
 
 
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield the volumes of a step, and the compute needed to hide its reduction."""
+    """Yield the volumes of a step, and the compute time needed to hide its reduction."""
     sheet = _sheet(study, outcome)
     yield sheet(
         "dp_volume",
@@ -97,7 +97,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 def _sheet(study: Study, outcome: Outcome) -> Sheet:
-    """Return a sheet with the bytes that a rank of each stage sends, and the degrees."""
+    """Return a sheet with the bytes that a rank of each stage sends, and the parallel degrees."""
     stages = stages_of_devices(study)
     sent = [_device_volumes(study, held) for held in stages]
     held: Real = 0.0
@@ -155,7 +155,9 @@ def gathers(study: Study, wire: ShardGroup) -> Real:
 
 
 def volume(study: Study, wire: ShardGroup) -> Real:
-    """Return the bytes a rank sends per step to reduce and gather the parameters of *wire*."""
+    """Return the bytes that a rank sends per step to reduce and gather the parameters; *wire* has
+    bytes per parameter.
+    """
     precision, kind, m = study[Training].precision, wire.kind, study.pipeline.micro_batches
     inside = study.group(wire.inside).ranks
     around = (inside - 1.0) / inside

@@ -2,11 +2,11 @@
 
 - ZeRO 1 reduce-scatters gradients. Each rank updates its shard of the parameters, which all
   ranks then gather.
-- ZeRO 2 also shards gradients, so it reduces in every micro-batch. It has memory for one bucket
-  only, so it always uses buckets.
+- ZeRO 2 also shards gradients, so it reduces in every micro-batch. It stores only one unsharded
+  bucket, so it always uses buckets.
 - ZeRO 3 also shards weights, so it gathers them for each pass (``zero3``).
 
-Without this plugin every replica holds everything: plain data parallelism.
+Without this plugin every replica holds the whole state: plain data parallelism.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ def _gather(study: Study) -> Iterator[Once]:
     """Gather the updated parameters of all ranks (ZeRO 1 and 2).
 
     With ``overlap.parameters`` a stage gathers while the pipeline fills. The rest is gathered
-    bucket by bucket under the forward pass of its first micro-batch. It starts with the step, or,
-    with ``overlap.gather_start = arrival``, when that micro-batch reaches it.
+    bucket by bucket during the forward pass of its first micro-batch. The gather starts with the
+    step or, with ``overlap.gather_start = arrival``, when that micro-batch arrives.
 
-    With ``framework.gathers_in_turn`` modules wait for a share of the buckets, of which one is
-    gathered ahead.
+    With ``framework.gathers_in_turn`` each module waits for its buckets, of which one is
+    prefetched.
     """
     overlap = hides_parameters(study)
     when: When = "fill" if overlap else "end"
@@ -129,9 +129,9 @@ def _gather(study: Study) -> Iterator[Once]:
 def _share_in_turn(study: Study, kind: StageKind) -> Real:
     """Return the share of the parameters of *kind* whose gather each module waits for.
 
-    A module waits for all buckets of its parameters, and only the first of them is on its way. Each
-    expert has matrices of its own, which no bucket splits; those of a layer are in several buckets.
-    A fused MLP is one module. Otherwise the up projections are one, and the down projections
+    A module waits for all buckets of its parameters, and only the first of them is prefetched. No
+    bucket splits the matrices of an expert, but the experts of a layer are in several buckets. A
+    fused MLP is one module. Otherwise the up projections are one module, and the down projections
     another.
     """
     training = study[Training]

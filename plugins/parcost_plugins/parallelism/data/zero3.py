@@ -5,20 +5,18 @@ With the next layer's gather overlapped with compute, L layers of a stage take
     forward     AG + (L - 1) max(F, AG) + F
     backward    AG + (L - 1) max(BW, AG + RS) + BW + RS
 
-in every micro-batch. No compute hides the first gather and the last reduce-scatter; the others have
-``(L - 1) / L`` of the pass. But on the stage with the head, backward gathers the last layer beside
-the head's products: a framework that prefetches issues it as the gradient of the logits arrives.
-Parameters before the first layer are gathered before any compute.
-Those after the last layer are kept from forward to backward, which follow one another there.
-Backward gathers nothing if parameters are kept from forward, and one gather less on the stage of
-the last layer. A pipeline's stage may keep parameters, and whole gradients, up to the last
-micro-batch. It gathers in the first one only. Tied embeddings on the same stage are needed at both
-ends of each pass, so they are kept throughout. A framework may wrap embedding and head in one unit,
-such as the root of a model in FSDP: one call gathers both ahead of the layers, and one reduces
-their gradients behind them.
+in every micro-batch. The first gather and the last reduce-scatter are exposed; the others overlap
+with ``(L - 1) / L`` of the pass. If the framework prefetches, backward gathers the last layer
+during the GEMMs of the head. Parameters before the first layer are gathered before any compute.
+Parameters after the last layer are kept from forward to backward. If parameters are kept from
+forward, backward gathers nothing. A pipeline stage may keep parameters and unsharded gradients
+until the last micro-batch. Then it gathers only in the first micro-batch. Tied embeddings on the
+same stage stay gathered, because both ends of each pass need them. A framework may wrap embedding
+and head in one unit, such as the root module in FSDP. Then one call gathers both before the layers,
+and one reduces their gradients after the layers.
 
-With hybrid sharding the shards are reduced too, on other links and at the same time: those of a
-layer as soon as they are ready, in every micro-batch or in the last.
+With hybrid sharding the shards of a layer are also reduced, on other links and at the same time.
+This is done in every micro-batch or in the last one.
 """
 
 from __future__ import annotations
@@ -122,7 +120,7 @@ def _reductions_of_pass(study: Study) -> list[_PassTraffic]:
 
 
 def _backward_gathers(study: Study) -> list[_PassTraffic]:
-    """Return the gathers of backward, for parameters dropped after forward."""
+    """Return the gathers in backward, for parameters that were resharded after forward."""
     if not reshards(study):
         return []
     last, *others = _GATHERED_AGAIN if keeps_ends(study) else [*_GATHERED_AGAIN, _EMBEDDING_AGAIN]
@@ -153,7 +151,7 @@ def _gathers(
 
 
 def _gathers_once(wire: ShardGroup, hides: bool) -> Iterator[Once]:
-    """Gather each part ahead of the first micro-batch, or under its forward pass."""
+    """Gather each part before the first micro-batch, or during its forward pass."""
     rows = _forward_gathers(wire.study)
     calls = _gather_calls(wire, rows)
     for row, count, repeat, share in _times(wire, rows):
@@ -187,7 +185,7 @@ def _gather_calls(wire: ShardGroup, rows: list[_PassTraffic]) -> dict[Part, tupl
 
 
 def _sizes(wire: ShardGroup) -> dict[str, Real]:
-    """Return the bytes of a gathered parameter of each part; of both ends their mean."""
+    """Return the bytes of a gathered parameter of each part; the mean for both ends."""
     kind, each = wire.kind, wire.kind.wire
     both = kind.before * each["before"] + kind.after * each["after"]
     return {**each, "ends": ratio(both, kind.before + kind.after)}
@@ -220,7 +218,9 @@ def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
 
 
 def _reductions_across(wire: ShardGroup, hides: bool) -> Iterator[Once]:
-    """Reduce the shards of each part after its reduce-scatter in the last micro-batch."""
+    """Reduce the shards of each part over other groups, after its reduce-scatter in the last
+    micro-batch.
+    """
     rows = _reductions_of_pass(wire.study)
     calls = {part: wire.reduce_across(elements) for part, elements in _parts(wire, rows).items()}
     for row, count, repeat, share in _times(wire, rows):
@@ -251,7 +251,7 @@ def _times(
 ) -> Iterator[tuple[_PassTraffic, Sequence[Any], Real, Real]]:
     """Yield each row with its counts, repetitions, and the share of its window that may hide it.
 
-    Counts are per virtual stage; repetitions are once, or once for each layer but one.
+    Counts are per virtual stage. Repetitions are 1, or the number of layers minus 1.
     """
     kind = wire.kind
     others = maximum(kind.layers - 1, 0)
@@ -273,7 +273,7 @@ def _elements(kind: StageKind) -> dict[Part, Real]:
 
 
 def _parts(wire: ShardGroup, rows: list[_PassTraffic]) -> dict[Part, Real]:
-    """Return the parameters of each part of the stages that *rows* name, if there are any."""
+    """Return the parameters of each part of the stages in *rows*, if there are any."""
     named = {row.part for row in rows}
     return {
         part: elements

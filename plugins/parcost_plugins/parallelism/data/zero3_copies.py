@@ -1,15 +1,15 @@
 """Device copies of sharded parameters around the collectives.
 
-A framework that gathers many parameters at once copies them out of a receive buffer. They have the
-type that was gathered. It also copies gradients into a send buffer, in the type that is reduced.
-Both occur in every pass with such a collective. No other kernel uses the memory of the device
-during the copy. With a layer of 1000 parameters in bf16, gathered in bf16 and reduced in fp32:
+A framework that gathers many parameters at once copies them out of a receive buffer. The copies
+have the type of the all-gather. It also copies gradients into a send buffer, in the type of the
+reduction. Both occur in every pass with such a collective. The copies do not overlap with other
+memory traffic. For a layer of 1000 parameters in bf16, gathered in bf16 and reduced in fp32:
 
     copy out    1000 x (2 + 2) bytes in forward, and again in backward
     copy in     1000 x (2 + 4) bytes
 
-A loop over layers copies other tensors, from one iteration to the next. They are weights gathered
-ahead, and the gradient that it reduces behind, in the type of the products:
+A compiled loop over layers copies other tensors from one iteration to the next. These are
+prefetched weights, and gradients that are reduced in the next iteration, in the type of the GEMMs:
 
     copies      1000 x (2 + 2) bytes in forward, and twice that in backward
 
@@ -39,7 +39,7 @@ LOOP = "openxla/xla pull request 5473: copies of weights against hazards of read
 def copies(study: Study) -> Iterator[Stream]:
     """Yield the copies of gathered parameters, and of gradients that are reduced.
 
-    A copy that is made once per step is spread over its micro-batches.
+    A copy once per step is averaged over its micro-batches.
     """
     framework, precision = study[Training].framework, study[Training].precision
     gathered: list[Pass] = ["F", "B"] if reshards(study) else ["F"]
@@ -77,7 +77,7 @@ def copies(study: Study) -> Iterator[Stream]:
 
 
 def _is_gathered_again(study: Study, parameters: Parameters) -> bool:
-    """Return whether backward gathers *parameters* again: the layers, and a unit ahead of them."""
+    """Return whether backward gathers *parameters* again: layers, and a unit before the layers."""
     return parameters.place == "layer" or (parameters.place == "before" and not keeps_ends(study))
 
 
@@ -105,7 +105,8 @@ def _streams(
     passes: Iterable[Pass],
     source: str = SOURCE,
 ) -> Iterator[Stream]:
-    """Yield a stream for each group of *parameters* with equal counts per stage, by its first.
+    """Yield a stream for each group of *parameters* with equal counts per stage, named after the
+    first.
 
     *each* is the bytes moved for a parameter.
     """

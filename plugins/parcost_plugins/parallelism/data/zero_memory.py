@@ -62,19 +62,19 @@ def _bucket(kind: StageKind, study: Study) -> Memory:
 
 
 def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
-    """Yield the gathered parts of a stage; a device has one stage gathered at a time.
+    """Yield the gathered parts of a stage; only one stage of a device is gathered at a time.
 
-    These are the current layer, the layers gathered ahead, and parameters after the last layer,
-    which stay gathered. Parameters before the first layer are gathered beside that one layer only:
-    they replace the others, and only their excess over the others and over the other end counts.
+    These are the current layer, the prefetched layers, and parameters after the last layer, which
+    stay gathered. Parameters before the first layer are in memory only with the first layer. So
+    only the part that exceeds the prefetched layers and the other end counts.
 
-    At the loss only a last layer that is kept from forward is gathered. Another one follows when
-    the gradient of the logits is made. It takes memory that the loss has freed and that the head's
-    gradient does not fill. The layer before it follows behind the head.
+    At the loss, the last layer is gathered only if it is kept from forward. Otherwise it is
+    gathered when the gradient of the logits is computed, in memory that the loss has freed. The
+    layer before it is gathered after the backward pass of the head.
 
-    Embedding and head may be one unit, and are if tied on the same device. The unit is gathered
-    from the first layer to the last. A stage that is not resharded after forward is whole until its
-    backward pass.
+    Embedding and head may be one unit; they are if tied on the same device. The unit is gathered
+    from the first layer to the last. A stage that is not resharded after forward stays gathered
+    until its backward pass.
     """
     sharding, again = study[Sharding], reshards(study)
     layer, wide = kind.wire["layer"], maximum(kind.wire["before"], kind.wire["after"])
@@ -109,7 +109,7 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
 
 
 def _left_by_loss(study: Study) -> Formula:
-    """Return the bytes that the loss frees beyond the head's gradient."""
+    """Return the bytes that the loss frees minus the bytes of the head's gradient."""
     training, layout = study[Training], study[Layout]
     precision, model = training.precision, training.model
     by_matrix = training.framework.reduces_by_matrix
@@ -130,9 +130,10 @@ def _left_by_loss(study: Study) -> Formula:
 def _gather_stream(kind: StageKind, study: Study) -> Iterator[Memory]:
     """Yield the memory that the all-gather stream reserves beyond its use.
 
-    A framework that copies gathered parameters out of a buffer allocates the buffer on that stream.
-    PyTorch's allocator gives its freed blocks to no other stream. It has reserved the largest unit,
-    or the layers gathered ahead. During the passes, the blocks of the next layers are in use.
+    A framework that copies gathered parameters out of a buffer allocates the buffer on the
+    all-gather stream. PyTorch's allocator does not give freed blocks of a stream to another stream.
+    It has reserved memory for the largest unit, or for the prefetched layers. During the passes,
+    the blocks of the next layers are in use.
     """
     ahead = minimum(kind.layers, 1 + study[Sharding].prefetch)
     layer, wide = kind.wire["layer"], maximum(kind.wire["before"], kind.wire["after"])
@@ -146,15 +147,14 @@ def _gather_stream(kind: StageKind, study: Study) -> Iterator[Memory]:
 
 
 def _whole_gradients(kind: StageKind, study: Study) -> Iterator[Memory]:
-    """Yield the gradients that are whole before their reduction.
+    """Yield the unsharded gradients before their reduction.
 
-    In backward these are the gradients of one layer at a time, with copies in the type of
-    messages. The last copy lives beside the next gradients: at the last layer it is the copy of the
-    head's gradient. If embedding and head are one unit, gradients of the head wait for it, and are
-    reduced behind the layers. At the loss only the head's gradient can be whole, and it is counted
-    with the head. Gradients that stay whole up to the last of several micro-batches are not counted
-    here. A framework that reduces each matrix, or copies each gradient into a bucket, has one whole
-    at a time.
+    In backward these are the gradients of one layer at a time, with copies in the type of messages.
+    The last copy is still in memory with the next gradients. If embedding and head are one unit,
+    gradients of the head are reduced after the layers. At the loss only the head's gradient can be
+    unsharded, and it is counted with the head. Gradients that stay unsharded until the last of
+    several micro-batches are counted elsewhere. A framework that reduces each matrix, or copies
+    gradients into buckets, has one unsharded gradient at a time.
     """
     tied = is_tied(study)
     made, first, last = "k psi e + max(a, k psi) r", "k psi (e + r)", "b (e + r)"
@@ -192,7 +192,7 @@ def _buffer(
     moments: tuple[Moment, ...] = (),
     cached: tuple[Moment, ...] = (),
 ) -> Memory:
-    """Return a buffer that is needed with several ranks; *more* are symbols of its formula."""
+    """Return a buffer that exists only with several ranks; *more* are symbols of its formula."""
     symbols = {
         "S": kind.shard,
         "psi": kind.layer,

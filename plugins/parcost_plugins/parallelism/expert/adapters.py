@@ -1,8 +1,8 @@
 """The gradients of an adapter that all routed experts share.
 
-Every expert-parallel rank has a copy, and its gradient for the tokens of its own experts. Replicas
-of the experts reduce it as that of an expert. The expert-parallel ranks sum it once per step, or
-with each micro-batch: a message for A and one for B, while backward waits.
+Every expert-parallel rank has a copy, and computes its gradient for the tokens of its own experts.
+Replicas of the experts reduce it like the gradient of an expert. The expert-parallel ranks sum it
+once per step, or in each micro-batch without overlap: one message for A, one for B.
 
 Source: Megatron-Bridge, peft/utils.py: allreduce_expert_parallel_replicated_grads; in release 0.6
 _register_shared_expert_grad_sync_hooks.

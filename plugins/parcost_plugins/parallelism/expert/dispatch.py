@@ -1,8 +1,8 @@
 """One dispatch of tokens to experts, calculated without a model or a step.
 
 A block `dispatch NAME { ranks = 64, ... }` yields the peers of a rank, its bytes, and the tokens of
-the busiest rank. It also yields whether bytes or messages bound the time. Everything is an
-expectation over uniform routing, unless a concentration makes some experts more popular.
+the busiest rank. It also yields whether bytes or messages bound the time. All results are expected
+values for uniform routing, or for a concentration that makes some experts more popular.
 """
 
 from __future__ import annotations

@@ -1,23 +1,22 @@
-"""The exchange of tokens between the ranks that share one set of experts.
+"""The exchange of tokens among the ranks that share one set of experts.
 
-A layer sends every token to the ranks of its experts and the results back: two all-to-alls forward
-and two backward, with the same bytes in reverse. A copy is sent for each expert of a token; or,
-de-duplicated, one for each unit of the fastest level, which then copies it on its own links. The
-two levels work as a pipeline, so that the slower one counts.
+A layer sends every token to the ranks of its experts, and the results back. These are two
+all-to-alls in forward and two in backward, with the same bytes. One copy is sent for each expert of
+a token. With de-duplication, one copy is sent to each unit of the fastest level, which copies it on
+its own links. The two levels work as a pipeline, so the slower one determines the time.
 
 An all-gather sends every token to every rank of the group, and a reduce-scatter adds up the
-results. Kernels of DeepEP and HybridEP send a token once to each unit, and there once to each rank.
-Their rate is limited by the multiprocessors that they occupy.
+results. Kernels of DeepEP and HybridEP send a token once to each unit, and inside the unit once to
+each rank. Their number of SMs limits their rate.
 
-The busiest rank receives more than the mean, and all ranks wait for it: its share of the bytes
-grows, the number of messages does not. Many ranks behind the ports of one unit average out, so that
-outer levels see less imbalance.
+All ranks wait for the busiest rank, which receives more bytes than the mean, in the same number of
+messages. Outer levels have less imbalance, because the loads of many ranks in a unit average out.
 
-Hidden under another micro-batch, the exchange of one runs during the compute of another. The
-exchange of passes without a partner is exposed: of the first forward and the last backward, and of
-the warm-up of a pipeline. On average over p stages these are the passes of p micro-batches.
+If the exchange is hidden by another micro-batch, it runs during the compute of that micro-batch.
+The exchange of passes without a partner is exposed: the first forward, the last backward, and
+pipeline warm-up. On average over p stages these are the passes of p micro-batches.
 
-If an expert is split, the ranks with its parts gather their inputs and add up their outputs.
+If an expert is split (ETP), the ranks with its parts gather their inputs and add up their outputs.
 """
 
 from __future__ import annotations
@@ -98,12 +97,12 @@ class TokenExchange:
 
     @property
     def slots_per_copy(self) -> Real:
-        """Slots in a message per copy of a token: over 1 where a capacity leaves some empty."""
+        """Slots in a message per copy of a token; above 1 if a capacity leaves slots empty."""
         return 1.0 if self.routing.capacity_factor is None else self.lam
 
     @property
     def sent_copies(self) -> Formula:
-        """Copies of tokens that leave a rank in each direction."""
+        """The copies of tokens that leave a rank in each direction."""
         if self.kind == "allgather":
             return formula("T (EP - 1)", T=self.tokens, EP=self.group.ranks)
         if self.kind in KERNEL_DISPATCHERS:
@@ -140,7 +139,7 @@ class TokenExchange:
 
     @property
     def sends_weights_apart(self) -> bool:
-        """Whether the weights of copies, and their gradients, travel in an exchange of their own.
+        """Whether the routing weights, and their gradients, are sent in a separate exchange.
 
         Source: Megatron-Core 0.16.1, moe/token_dispatcher.py: token_dispatch.
         """
@@ -179,7 +178,9 @@ class TokenExchange:
         return self.slots_per_copy * self.top * (self.units - 1.0) / self.units
 
     def unit_imbalance(self) -> Real:
-        """The load of the busiest unit over the mean; the ranks of a unit average out."""
+        """The load of the busiest unit / the mean load; the loads of the ranks in a unit average
+        out.
+        """
         inside = self.group.shape[0]
         shrunk = largest_of(self.units) / maximum(largest_of(self.group.ranks), 1e-300)
         return 1.0 + (self.lam - 1.0) / sqrt(inside) * shrunk
@@ -200,7 +201,8 @@ class TokenExchange:
     def estimate(self, bytes_: Real, *, back: bool = False) -> tuple[Formula, Real]:
         """Return the seconds of one direction of the exchange, and its bytes; *bytes_* is per copy.
 
-        *back* means from experts to the tokens' ranks: results, and gradients of tokens.
+        *back* is the direction from experts to the ranks of the tokens: results, and gradients of
+        tokens.
         """
         if self.kind == "allgather":
             return self._estimate_gather(bytes_, back=back)
@@ -220,7 +222,9 @@ class TokenExchange:
         return call.formula, n.value
 
     def _estimate_kernels(self, bytes_: Real) -> tuple[Formula, Real]:
-        """Estimate kernels that send each token once to a unit, and there once to each rank."""
+        """Estimate kernels that send each token once to a unit, and inside the unit once to each
+        rank.
+        """
         group, routing, links = self.group, self.routing, exchange_links(self.group)
         units, rate, most = (
             getattr(routing, f"{self.kind}_{name}")
@@ -297,13 +301,15 @@ class TokenExchange:
         return self._exchange(seconds, bytes_), sent
 
     def _exchange(self, seconds: Formula, bytes_: Real) -> Formula:
-        """Return *seconds* with its communication: an all-to-all of all copies of tokens."""
+        """Return *seconds* with the communication behind it: an all-to-all of all copies of
+        tokens.
+        """
         copies = self.copies * bytes_
         return evolve(seconds, communication=Communication("all_to_all", copies, self.group))
 
 
 def _travel(link: Link, rounds: Real, n: Formula, part: Real) -> Formula:
-    """Return the time of a *part* of *n* bytes in *rounds* rounds over a link."""
+    """Return the time to send a *part* of *n* bytes in *rounds* rounds over a link."""
     return Formula(
         text="time of messages over one link",
         inputs={"rounds": rounds, "n": (n, "B"), "part": part},
@@ -312,7 +318,7 @@ def _travel(link: Link, rounds: Real, n: Formula, part: Real) -> Formula:
 
 
 def exchange_of(study: Study) -> TokenExchange | None:
-    """Return the exchange of *study*, None if tokens do not leave their rank."""
+    """Return the exchange of *study*, None if tokens do not leave their ranks."""
     model, ep = study[Training].model, study[Layout].ep
     alone = isinstance(ep, float) and ep == 1.0
     return None if not model.experts or model.is_nominal or alone else token_exchange(study)

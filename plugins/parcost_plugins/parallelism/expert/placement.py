@@ -1,9 +1,9 @@
 """The best placement of experts, and its saving.
 
 `placement NAME` has a group of devices (a node, a leaf) for each `source`. It also has the tokens
-that the ranks of a group route to each expert. Experts are placed on the group with most of their
-tokens, with equal counts per group: an exact assignment. The saving is relative to a stated
-baseline: the listed order of experts, or a random placement, which keeps one token in G local.
+that the group routes to each expert. Each expert is placed on the group with most of its tokens,
+with equal counts per group; the assignment is optimal. The saving is relative to a baseline: the
+listed order of experts, or a random placement, where one of G tokens stays local.
 """
 
 from __future__ import annotations

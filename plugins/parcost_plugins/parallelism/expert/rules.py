@@ -114,7 +114,7 @@ def _load(model: Model, routing: Routing) -> Iterator[Check]:
 
 
 def _drop_checks(study: Study) -> Iterator[Check]:
-    """Yield warnings of dropped tokens: in total for counted loads, else at the busiest rank."""
+    """Yield warnings of dropped tokens: in total if loads are given, else for the busiest rank."""
     routing = study[Routing]
     factor = routing.capacity_factor
     if factor is None:
@@ -185,7 +185,7 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
 
 
 def _pair_check(study: Study) -> Check:
-    """Return the rule that the schedule pairs forward passes with backward passes."""
+    """Return the rule that the schedule runs pairs of a forward and a backward pass."""
     schedule = study[ScheduleChoice].kind
     hides = schedule in _PAIRED
     return Check(

@@ -1,25 +1,25 @@
-"""Tensor parallelism: communication among the ranks that share a layer.
+"""Tensor parallelism: communication among the ranks that share each layer.
 
-A layer has two pairs of products, each split by columns and then by rows. After a pair the ranks
-add up their outputs; in backward they do so before it.
+A layer has two pairs of GEMMs; in each, the first is split by columns and the second by rows. After
+a pair the ranks add up their outputs; in backward they do so before it.
 
-- Without sequence parallelism that is an all-reduce of the residual stream.
-- With it, a reduce-scatter after a pair and an all-gather before it, in both passes.
-  Inputs saved as shards are gathered once more for the weight gradient, while the
+- Without sequence parallelism this is an all-reduce of the residual stream.
+- With sequence parallelism it is a reduce-scatter after a pair and an all-gather before it, in both
+  passes. Inputs that are saved as shards are gathered again for the weight gradient, while the
   input gradient is computed.
 
 Before latent attention the compressed tensors are gathered, and their gradients added up: each rank
 projects its own tokens down, and all tokens up.
 
-``overlap.tensor`` chooses the overlap. ``weight_gradients``: a sum of backward hides under the
-weight gradient of the product that computed it; a schedule that defers weight gradients leaves no
-compute to hide under, as the previous stage waits for the sum. ``pipelined``: tensors gathered for
-a product or summed after it, chunk by chunk beside that product. ``split_batch``: everything, under
-the other half of the micro-batch.
+``overlap.tensor`` chooses the overlap. ``weight_gradients``: a reduction in backward overlaps with
+the weight-gradient GEMM of the same layer. There is no overlap if the schedule defers weight
+gradients, because the previous stage waits for the reduction. ``pipelined``: each GEMM runs in
+chunks, which overlap with its communication. ``split_batch``: all communication overlaps with the
+other half of the micro-batch.
 
-The hosts of the model's products say which pairs a stage has. So a layer without a pair (such as
-experts) has no communication here. Frozen weights have no use for saved inputs, which are not
-gathered again; ``adapters`` has the messages of adapters.
+The ``host`` names of GEMMs identify the pairs of a stage. A layer without a pair, such as experts,
+has no communication here. Inputs of frozen weights are not gathered again. ``adapters`` has the
+messages of adapters.
 """
 
 from __future__ import annotations

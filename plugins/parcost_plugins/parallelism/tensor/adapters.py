@@ -1,13 +1,15 @@
 """Messages of adapters whose matrices tensor parallelism splits.
 
-The products of the model's adapters have hosts of their own, which give their number in a pass. A
-message over T tokens is r wide (the inner activation) or h wide (the hidden size).
+The GEMMs of adapters have separate ``host`` names, from which their number in a pass follows. A
+message for T tokens has width r (the inner activation) or h (the hidden size).
 
-- Both matrices are split. Beside a matrix split by columns A has r / t outputs, which are gathered.
-  Beside one split by rows outputs of A are summed, and the h / t outputs of B gathered.
-  Sequence parallelism keeps a share of these. Gradients take the same way back.
-- One matrix is split. Only inner activations and their gradients are exchanged. The other matrix
-  has partial gradients with sequence parallelism, which are summed once per step (see ``norms``).
+- Both matrices are split. For a frozen matrix split by columns, A has r / t outputs, which are
+  gathered. For one split by rows, outputs of A are summed, and the h / t outputs of B are gathered.
+  With sequence parallelism each rank keeps a shard of these. Gradients are exchanged in the same
+  way.
+- One matrix is split. Only inner activations and their gradients are exchanged. With sequence
+  parallelism, the other matrix has partial gradients, which are summed once per step (see
+  ``norms``).
 
 Sources: Megatron-Bridge 0.4 and NeMo 2.3, peft/utils.py, ParallelLinearAdapter, with
 ColumnParallelLinear and RowParallelLinear of Megatron-Core; mcore-bridge of ms-swift 4, tuners/
@@ -38,9 +40,9 @@ _EVERY_A = (_COLUMNS_A, _SHARED_A)
 
 
 class _Row(NamedTuple):
-    """A collective beside each of the products with the hosts *products*, in one direction.
+    """A collective for each of the GEMMs with the hosts *products*, in one direction.
 
-    *width* is r, the rank of the adapters, h, the hidden size, or a share of it.
+    *width* is r (the rank of the adapters), h (the hidden size), or a fraction of h.
     """
 
     name: str
@@ -84,9 +86,9 @@ _ONE_WHOLE = (
 
 
 def _own_gathers(products: Sequence[str]) -> Sequence[_Row]:
-    """Return the collectives of adapters that gather their input beside the frozen product.
+    """Return the collectives of adapters that gather their input separately from the frozen GEMM.
 
-    Others read the gathered input of the norm before it, and return one gradient for both.
+    Other adapters share the gathered input of the frozen GEMM, and the gradient of the input.
     """
     return (
         _Row("input all-gather", products, "all_gather", "h"),
@@ -120,7 +122,9 @@ def exchanges(study: Study, mode: str) -> Iterator[Exchange]:
 
 
 def collectives(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]:
-    """Yield the work of all collectives. Under *mode* ``split_batch`` they hide in halves."""
+    """Yield the work of all collectives. With *mode* ``split_batch`` they overlap with the other
+    half batch.
+    """
     halves = mode == "split_batch"
     for name, operation, pass_, message in exchanges(study, mode):
         cost = on_wire.estimate(operation, message, parts=2.0 if halves else 1.0)
@@ -128,10 +132,9 @@ def collectives(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]
 
 
 def _rows(study: Study, adapters: Adapters, layout: Layout, *, chunks: bool) -> Iterator[_Row]:
-    """Yield the collectives by the split, and by sequence parallelism.
+    """Yield the collectives, depending on the split and on sequence parallelism.
 
-    Communication in *chunks* gathers no input that an adapter could read. Neither does a layer
-    whose adapter gathers its input again.
+    With communication in *chunks*, there is no gathered input that an adapter could share.
     """
     sharded, again = layout.sequence_parallel, regathers_inputs(study)
     if adapters.split == "one":
@@ -148,7 +151,7 @@ def _rows(study: Study, adapters: Adapters, layout: Layout, *, chunks: bool) -> 
 
 
 def _times(study: Study, products: Sequence[str], pass_: str) -> Counts:
-    """Return the number of products with these hosts on each virtual stage."""
+    """Return the number of GEMMs with these hosts on each virtual stage."""
     found: Counts | float = 0.0
     for _, operator in study.contributions_by_row("operators"):
         if isinstance(operator, Gemm) and operator.pass_ == pass_ and operator.host in products:

@@ -1,7 +1,7 @@
-"""The cost of matrix products in chunks, or of micro-batches in halves.
+"""The cost of GEMMs in chunks, or of micro-batches in halves.
 
-A product of ``M / q`` rows fills tiles and waves worse than one of M, and is launched q times. The
-kernel model of the study gives the difference: q T(M / q) - T(M).
+A GEMM with ``M / q`` rows fills tiles and waves worse than one with M rows, and is launched q
+times. The kernel model of the study gives the difference: q T(M / q) - T(M).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROWS = frozenset(rows for _, rows in HOSTS.values())
 
 
 def chunk_losses(study: Study) -> Iterator[Work]:
-    """Yield the time that products lose because they run in chunks during their communication."""
+    """Yield the time that GEMMs lose because they run in chunks during their communication."""
     overlap = study[Overlap]
     for gemm in _products(study):
         forward = gemm.pass_ in ("F", "R")
@@ -37,7 +37,7 @@ def chunk_losses(study: Study) -> Iterator[Work]:
 
 
 def split_losses(study: Study) -> Iterator[Work]:
-    """Yield the time that products lose by running twice on half a micro-batch."""
+    """Yield the time that GEMMs lose because they run twice, each on half a micro-batch."""
     for gemm in _products(study):
         half: Callable[[Gemm, Real], Gemm] = (
             (lambda g, q: evolve(g, k=g.k / q))

@@ -23,12 +23,12 @@ _RING = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_al
 
 
 def _pairs_of_stage(found: Mapping[str, Sequence[float]], stages: Real) -> Real:
-    """Return the pairs of products of one stage, a mean over stages."""
+    """Return the number of GEMM pairs per stage, averaged over stages."""
     return sum(sum(count) for count in found.values()) / stages
 
 
 def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield the communication of one rank's layers. Embedding and head are not in the counts."""
+    """Yield the communication of a rank's layers, without embedding and head."""
     sheet = _sheet(study, outcome)
     yield sheet(
         "tp_collectives_per_layer_forward",
@@ -136,7 +136,7 @@ def _sheet(study: Study, outcome: Outcome) -> Sheet:
 
 
 def _times(outcome: Outcome) -> Iterator[Figure]:
-    """Yield the tensor-parallel seconds of a step in the ledger."""
+    """Yield the seconds of tensor-parallel communication in the ledger of a step."""
     exposed: dict[str, Real] = {}
     hidden: dict[str, Real] = {}
     compute: dict[str, Real] = {}
@@ -190,7 +190,7 @@ def shapes(study: Study) -> Iterator[Figure]:
 
 
 def table(study: Study) -> Section:
-    """Return the matrices that one rank multiplies by: inputs x outputs, and the rows."""
+    """Return the weight matrices of one rank: inputs x outputs, and the number of rows."""
     rows = [
         (gemm.name, gemm.k, gemm.n, gemm.m, gemm.batch)
         for gemm in study.operators

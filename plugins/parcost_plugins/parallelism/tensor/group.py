@@ -90,7 +90,7 @@ class TensorGroup:
         *,
         share: Real = 1.0,
     ) -> Work:
-        """Return an exposed collective of a pass, or one that may hide in *window*."""
+        """Return a collective of a pass: exposed, or overlapped with compute in *window*."""
         return Work(
             name=name,
             cause=TENSOR,
@@ -108,11 +108,10 @@ class TensorGroup:
     def chunk_work(
         self, row: LayerRow, message: Message, pass_: Pass, pair: str, count: Sequence[float]
     ) -> Iterator[Work]:
-        """Yield a collective in q chunks during a product that takes T_g seconds.
+        """Yield a collective in q chunks during a GEMM that takes T_g seconds.
 
-        One chunk has no overlap: the first that is gathered or the last that is added up. The
-        others overlap with q - 1 of q chunks of the product: max(T_g, T) + min(T_g, T) / q in
-        total.
+        One chunk has no overlap: the first chunk of a gather, or the last one of a reduction. The
+        others overlap with q - 1 of q chunks of the GEMM: max(T_g, T) + min(T_g, T) / q in total.
         """
         chunks = self.study[Overlap].chunks
         whole, named = self.estimate(row.operation, message), message.label(row)

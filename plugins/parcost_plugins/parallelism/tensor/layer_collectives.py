@@ -1,4 +1,4 @@
-"""Collectives of a layer, and the pairs of products on each stage."""
+"""Collectives of a layer, and the GEMM pairs on each stage."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ HOSTS: Mapping[str, tuple[str, str]] = {
 class LayerRow:
     """A collective over the tokens of a micro-batch.
 
-    *side* is the inputs of column-parallel products, the outputs of row-parallel products, or their
-    gradients. *part*: ``forward``; ``backward``, on the path to the previous stage; ``sum`` of
-    input gradients; ``weights``, needed by a weight gradient only. *host* is the product that may
-    hide it as a whole; *pipelined* the product that it may overlap in chunks.
+    *side* is the inputs of column-parallel GEMMs, the outputs of row-parallel GEMMs, or their
+    gradients. *part* is ``forward``, ``backward``, ``sum`` (of input gradients), or ``weights``
+    (for a weight gradient only). *host* is the GEMM that may hide it as a whole; *pipelined* is the
+    GEMM with which it may overlap in chunks.
     """
 
     name: str
@@ -55,7 +55,7 @@ class LayerRow:
         return ("B",) if self.part == "backward" else ("W",)
 
     def host_of_pair(self, pair: str, which: str = "") -> str:
-        """Return the product of *pair* under which it may hide."""
+        """Return the GEMM of *pair* that may hide the collective."""
         columns, rows = HOSTS[pair]
         return rows if (which or self.host) == "rows" else columns
 
@@ -103,7 +103,8 @@ class Message(NamedTuple):
 def messages(
     row: LayerRow, found: Mapping[str, Sequence[float]], model: Model
 ) -> Iterator[Message]:
-    """Yield the tensors that the collectives of *row* exchange, with the pairs *found* of each.
+    """Yield the tensors that the collectives of *row* exchange; *found* is the number of pairs of
+    each.
 
     It is the residual stream. For latent attention they are the compressed queries, keys and
     values, which every rank projects up for its own heads.
@@ -123,10 +124,10 @@ def messages(
 def pairs(
     study: Study, pass_: Pass, side: Literal["columns", "rows"] = "rows"
 ) -> dict[str, Sequence[float]]:
-    """Return the number of pairs on each virtual stage, by kind: one per row-parallel product.
+    """Return the number of pairs on each virtual stage, by kind: one per row-parallel GEMM.
 
-    In the pass R these are the recomputed pairs. There the first product of an MLP may run alone;
-    it counts if *side* is ``columns``. Kinds without pairs are left out.
+    In the pass R these are the recomputed pairs. If only the first GEMM of an MLP is recomputed, it
+    counts if *side* is ``columns``. Kinds without pairs are omitted.
     """
     found: dict[str, Counts] = {}
     kinds = {rows: pair for pair, (_, rows) in HOSTS.items()}

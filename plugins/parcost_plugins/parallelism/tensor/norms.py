@@ -1,9 +1,9 @@
-"""Gradients of replicated parameters that see only a shard of the tokens.
+"""Gradients of replicated parameters that depend only on a shard of the tokens.
 
 Under sequence parallelism a rank normalises its shard of the tokens. So the gradients of norms, and
 of biases added after a reduce-scatter, are partial sums. They are added up once per step, and so
-are those of an adapter's matrix that every rank holds. Learned positions are added to whole tokens,
-and their gradients are whole.
+are gradients of an adapter's replicated matrix. Gradients of learned positions are complete on
+every rank.
 """
 
 from __future__ import annotations

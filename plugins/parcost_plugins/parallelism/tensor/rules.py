@@ -100,7 +100,7 @@ def _nearest_degrees(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) ->
 
 
 def overlap(study: Study) -> Iterator[Check]:
-    """Require that each mode of ``overlap.tensor`` can split its tensors."""
+    """Require that each mode of ``overlap.tensor`` can split its tensors into equal parts."""
     mode, layout, training = tensor_overlap(study), study[Layout], study[Training]
     if mode == "split_batch":
         b = training.micro_batch
