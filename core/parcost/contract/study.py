@@ -355,11 +355,6 @@ class Study(ABC):
         """
 
     @property
-    def has_structures(self) -> bool:
-        """Whether a search evaluates several numbers of stages at once."""
-        return False
-
-    @property
     def operators(self) -> Sequence[Any]:
         """The operators of one rank, as model plugins describe them."""
         return [operator for _, operator in self.contributions("operators")]

@@ -166,11 +166,6 @@ class SpecStudy(Study):
             return self.query(function, *arguments)
         return self.query(_by_structure, function, *arguments)
 
-    @property
-    def has_structures(self) -> bool:
-        """Whether a search evaluates several numbers of stages at once."""
-        return self._structures is not None
-
     def leave_out(self, fault: Fault, answer: Any) -> None:
         self.faults.append(fault)
         self.plugins.record(fault)
@@ -377,7 +372,8 @@ def contribution(study: SpecStudy, hook: str, position: int) -> Sequence[tuple[P
         else:
             found.append((plugin, answer))
     reads = READS.get()
-    if study.has_structures and reads is not None and len(study.faults) > faults:
+    several = study._structures is not None  # noqa: SLF001
+    if several and reads is not None and len(study.faults) > faults:
         reads.record(STRUCTURES, study._point[STRUCTURES])  # noqa: SLF001  one by one it may not fail
     return tuple(found)
 

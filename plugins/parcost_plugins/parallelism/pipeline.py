@@ -362,46 +362,38 @@ def _limits(study: Study) -> Iterator[Check]:
         most=LONGEST_ORDER,
         fewer=LONGEST_ORDER // virtual,
     )
-    if study.has_structures:
-        each = _micro_batch_counts(m)
-        for own, runs in zip(each, study.number(_runs, tuple(each)), strict=True):
-            yield Check(
-                id="schedule-limits",
-                holds=runs | (m != own),
-                subject="schedule.kind",
-                reads=_PASSES,
-                message="the schedule does not run with {micro_batches} micro-batches",
-                inputs={"micro_batches": own},
-            )
-        return
-    cut = study.pipeline
-    for m in _micro_batch_counts(cut.micro_batches):
-        shape = PipelineShape(stages=cut.stages, micro_batches=m, chunks=cut.chunks)
-        if why := study.schedule.limits(shape):
-            yield Check(
-                id="schedule-limits",
-                holds=cut.micro_batches != m,
-                subject=_written_attribute(study),
-                message="`{schedule}` does not run with {stages} and {micro_batches} "
-                "micro-batches: {why}",
-                inputs={
-                    "schedule": cut.schedule,
-                    "stages": _stages(study),
-                    "micro_batches": m,
-                    "why": why,
-                },
-                help=_other_schedules(study, m),
-                reads=_PASSES,
-            )
+    each = _micro_batch_counts(m)
+    for own, runs in zip(each, study.number(_runs, tuple(each)), strict=True):
+        if all_of(runs):
+            continue
+        several = is_array(runs, stages(study), chunks(study))
+        why = "" if several else f": {study.schedule.limits(_shape(study, own))}"
+        yield Check(
+            id="schedule-limits",
+            holds=runs | (m != own),
+            subject=_written_attribute(study),
+            message="`{schedule}` does not run with {stages} and {micro_batches} "
+            "micro-batches{why}",
+            inputs={
+                "schedule": study[ScheduleChoice].kind,
+                "stages": _stages(study),
+                "micro_batches": own,
+                "why": why,
+            },
+            help=_other_schedules(study, own) if why else "",
+            reads=_PASSES,
+        )
 
 
 def _runs(study: Study, each: Sequence[int]) -> tuple[bool, ...]:
     """Return whether the schedule runs, for each number of micro-batches."""
-    cut, limits = study.pipeline, study.schedule.limits
-    return tuple(
-        not limits(PipelineShape(stages=cut.stages, micro_batches=m, chunks=cut.chunks))
-        for m in each
-    )
+    limits = study.schedule.limits
+    return tuple(not limits(_shape(study, m)) for m in each)
+
+
+def _shape(study: Study, micro_batches: int) -> PipelineShape:
+    cut = study.pipeline
+    return PipelineShape(stages=cut.stages, micro_batches=micro_batches, chunks=cut.chunks)
 
 
 def _written_attribute(study: Study) -> str:
@@ -414,8 +406,7 @@ def _written_attribute(study: Study) -> str:
 
 def _other_schedules(study: Study, micro_batches: int) -> str:
     """Return the chunks or the schedules that support this number of stages, as a help line."""
-    cut, offered = study.pipeline, study.plugins.offers("schedules")
-    shape = PipelineShape(stages=cut.stages, micro_batches=micro_batches, chunks=cut.chunks)
+    shape, offered = _shape(study, micro_batches), study.plugins.offers("schedules")
     found = [
         f"`schedule.chunks = {chunks}`"
         for chunks in (1, 2)
