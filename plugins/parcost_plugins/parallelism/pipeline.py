@@ -371,7 +371,7 @@ def _limits(study: Study) -> Iterator[Check]:
         yield Check(
             id="schedule-limits",
             holds=runs | (m != own),
-            subject=_written_attribute(study),
+            subject="schedule.kind" if several else _written_attribute(study),
             message="`{schedule}` does not run with {stages} and {micro_batches} "
             "micro-batches{why}",
             inputs={
@@ -392,8 +392,9 @@ def _runs(study: Study, each: Sequence[int]) -> tuple[bool, ...]:
 
 
 def _shape(study: Study, micro_batches: int) -> PipelineShape:
-    cut = study.pipeline
-    return PipelineShape(stages=cut.stages, micro_batches=micro_batches, chunks=cut.chunks)
+    """Return the shape of a pipeline, whose stages and chunks are no arrays here."""
+    p, v = int(stages(study)), int(chunks(study))
+    return PipelineShape(stages=p, micro_batches=micro_batches, chunks=v)
 
 
 def _written_attribute(study: Study) -> str:
