@@ -115,7 +115,7 @@ def test_a_search_says_what_zero_2_needs_and_how_it_sorts(run: Run, page: tuple[
     """Megatron-Core shards gradients with Megatron-FSDP alone; without stages there is no cut."""
     code, out, err = run(f"use catalog.frameworks.megatron_core\n{MEGATRON}", *FEW, *page)
     assert code == 0, err
-    assert "zero: 2 and 3 need Megatron-FSDP, 1 the distributed optimizer" in out
+    assert "ZeRO 2 and 3 need Megatron-FSDP, ZeRO 1 the distributed optimizer" in out
     assert "stages\n" not in out
     assert ("is the fastest" in out) == ("Simpler layouts come first within 3 %" in out)
     _, other, _ = run(DENSE, *FEW, *page)
