@@ -72,6 +72,10 @@ class Package:
                 if isinstance(node, ast.FunctionDef) and node.name == "__init__":
                     taken = [one.arg for one in (*node.args.args[1:], *node.args.kwonlyargs)]
                     yield from (f"{prefix}.{one}" if prefix else one for one in taken)
+        for pattern in rules.get("constructors", ()):
+            for path, text in self._files.items():
+                if fnmatchcase(path, pattern):
+                    yield from _find_parameters(ast.parse(text))
         for entry in rules.get("constants", ()):
             pattern, _, prefix = entry.partition(" ")
             for path, text in self._files.items():
@@ -138,6 +142,19 @@ def _find_fields(tree: ast.AST) -> Iterator[str]:
                         yield f"{one.target.id}.*"
 
 
+def _find_parameters(tree: ast.AST) -> Iterator[str]:
+    """Yield the parameters of all constructors, but for those of exports to ONNX."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.ClassDef)
+            and node.name.endswith("Config")
+            and "Onnx" not in node.name
+        ):
+            for one in node.body:
+                if isinstance(one, ast.FunctionDef) and one.name == "__init__":
+                    yield from (argument.arg for argument in one.args.args[1:])
+
+
 def _constants(text: str) -> Iterator[str]:
     """Yield the values of constants that are names of settings."""
     for node in ast.parse(text).body:
@@ -185,7 +202,9 @@ def _release(folder: Path, release: Mapping[str, Any]) -> set[str]:
         if not found:
             raise FileNotFoundError(package)
         files |= _files(found[0])
-    return set(Package(files).names(release))
+    left_out = release.get("without", ())
+    names = Package(files).names(release)
+    return {one for one in names if not any(fnmatchcase(one, other) for other in left_out)}
 
 
 def main(folder: Path) -> None:

@@ -196,6 +196,7 @@ def test_names_of_modules_choose_the_targets() -> None:
         ("trl", "--bf16", "--bf16 --use_peft --load_in_4bit", "nf4"),
         ("trl", "--bf16", "--bf16 --use_peft --load_in_4bit --use_bnb_nested_quant", "nf4_double"),
         ("ms_swift", "--train_type full", "--train_type lora --quant_bits 4", "nf4_double"),
+        ("ms_swift", "--train_type full", "--train_type lora --quantization_bit 4", "nf4_double"),
         ("torchtune", ".llama3_1_8b", ".qlora_llama3_1_8b", "nf4_torchao"),
     ],
 )

@@ -318,7 +318,7 @@ def test_replicas_of_a_launcher_beside_a_job_of_trainer_are_replicas(run_command
     done = run_command("import", "run.yaml", "ddp.yaml", files=texts)
     assert "bucket       = 25 MiB" in done.out
     assert "zero = 0" in done.out
-    assert "ddp.yaml, Accelerate 0.20 to 1.12: read with `run.yaml`" in done.err
+    assert "ddp.yaml, Accelerate 0.20 to 1.15: read with `run.yaml`" in done.err
 
 
 @pytest.mark.parametrize(

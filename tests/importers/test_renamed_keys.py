@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -338,13 +339,36 @@ def test_an_abbreviation_is_a_misspelled_key() -> None:
         ("torchtitan", 2, ["parallelism.tensor_parallel_degree", "training.batch_size"]),
         ("trainer", 2, ["gradient_checkpointing", "per_device_train_batch_size"]),
         ("megatron", 4, ["tensor_model_parallel_size", "recompute_granularity"]),
-        ("verl", 1, ["actor_rollout_ref.actor.strategy"]),
+        ("verl", 2, ["actor_rollout_ref.actor.strategy", "data.balance_dp_token"]),
+        ("openrlhf", 2, ["ring_head_stride", "ds.zero_stage"]),
+        ("accelerate", 3, ["ipex"]),
     ],
 )
 def test_the_names_of_each_release_are_listed(tool: str, count: int, names: list[str]) -> None:
     found = list(releases(tool))
     assert len(found) == count
     assert keys_of(tool).issuperset(names)
+
+
+#: Tools whose importer claims releases, and their lists of names.
+RELEASES = {
+    **{one: (one,) for one in sorted(_IMPORTERS) if list(releases(one))},
+    "megatron": ("megatron", "megatron_bridge"),
+}
+
+
+@pytest.mark.parametrize("tool", RELEASES)
+def test_a_release_that_is_claimed_has_a_list_of_names(tool: str) -> None:
+    """``import --list`` claimed ranges of which one release alone had a list.
+
+    Each version of a title begins the version of a list; dates and branches are left out.
+    """
+    title = _IMPORTERS[tool].title
+    listed = [one.title for name in RELEASES[tool] for one in releases(name)]
+    for version in re.findall(
+        r"(?<![\d.-])\d+(?:\.\d+)*(?![\d-])", re.sub(r"(?:main|of 20).*| v1$", "", title)
+    ):
+        assert any(re.search(rf" {re.escape(version)}(?![\d])", one) for one in listed), version
 
 
 def test_a_misspelled_key_that_adds_adapters_asks(run_command: Run) -> None:
