@@ -29,6 +29,23 @@ _OLD_TRAINER = (
     "transformers 5 runs FSDP 2; FSDP 1 of transformers 4 does not prefetch in backward: write "
     "`sharding { prefetch = 0 }` and `overlap { gradients = off }`"
 )
+#: PyTorch and Accelerate name a policy, or number it.
+_WRAPPING = {
+    "transformer_based_wrap": "layers",
+    "1": "layers",
+    "size_based_wrap": "sizes",
+    "2": "sizes",
+    "no_wrap": "none",
+    "3": "none",
+}
+_ORDERS = {
+    "backward_pre": "BACKWARD_PRE",
+    "1": "BACKWARD_PRE",
+    "backward_post": "BACKWARD_POST",
+    "2": "BACKWARD_POST",
+    "no_prefetch": "NO_PREFETCH",
+    "3": "NO_PREFETCH",
+}
 _WHOLE_NODES = "hybrid strategies shard within a node: num_processes / num_machines"
 _AUTOCAST = "PyTorch autocast: parameters and gradients stay in fp32"
 
@@ -92,7 +109,8 @@ def read_fsdp(found: SettingCollector, *, by_trainer: bool = False) -> None:
         for name in ("parameters", "optimizer"):
             found.set("offload", name, "1", f"{_FSDP}offload_params")
     wrap = f"{_FSDP}auto_wrap_policy"
-    if str(found.value(wrap)).upper() == "NO_WRAP":
+    policy = found.word(wrap, _WRAPPING)
+    if policy == "none":
         found.leave_open(wrap, GATHERED_WHOLE)
     elif wrap not in found and not by_trainer:
         found.lack(wrap, f"Accelerate 1.15: it is NO_WRAP, and {GATHERED_WHOLE}", "")
@@ -103,7 +121,7 @@ def _prefetch(found: SettingCollector, *, by_trainer: bool) -> None:
     """Read whether layers are gathered ahead in backward: FSDP 2 always does, FSDP 1 by a key."""
     version, name = found.whole(f"{_FSDP}version"), f"{_FSDP}backward_prefetch"
     key = next((one for one in (name, f"{name}_policy") if one in found), "")
-    order = str(found.value(key, "NO_PREFETCH")).upper()
+    order = (found.word(key, _ORDERS) if key else None) or "NO_PREFETCH"
     again = found.setting("layout", "zero") == "3" and found.setting("sharding", "reshard") != "off"
     if key and version == 2:
         found.ignore(key, "FSDP 2 gathers the next layer ahead in any case")
@@ -294,8 +312,11 @@ def read_mesh(found: SettingCollector) -> None:
 def read_compiler(found: SettingCollector) -> None:
     """Read whether TorchDynamo compiles layers."""
     for key in ("dynamo_config.dynamo_backend", "dynamo_backend"):
-        if str(found.value(key)).upper() == "INDUCTOR":
+        backend = str(found.value(key, "no")).upper()
+        if backend == "INDUCTOR":
             found.set("kernels", "mode", "compiled", key)
+        elif backend not in ("NO", "FALSE", "EAGER", "NONE"):
+            found.leave_open(key, "compilers other than inductor are not modeled")
 
 
 @hookimpl

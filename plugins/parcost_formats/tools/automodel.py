@@ -290,6 +290,11 @@ def _precision(found: SettingCollector) -> None:
     found.assume("training", "precision", "automodel", "base recipe, changed by this file")
 
 
+#: components/loss: losses that hold all logits.
+_RECIPE = "TrainFinetuneRecipeForNextTokenPrediction"
+_PLAIN_LOSSES = ("MaskedCrossEntropy", "TEParallelCrossEntropy", "CrossEntropyLoss")
+
+
 def _optimizer(found: SettingCollector) -> None:
     """Read the optimizer state; PyTorch's Adam keeps it in the type of the weights."""
     key = "optimizer._target_"
@@ -353,6 +358,8 @@ def _rest(found: SettingCollector) -> None:
         near = next(
             k for k in (f"{_MESH}offload_policy._target_", f"{_MESH}offload_policy") if k in found
         )
+        if not str(found.value(near)).endswith("CPUOffloadPolicy"):
+            found.problem(near, "a policy of offload is not known", "known: CPUOffloadPolicy")
         for what in ("parameters", "optimizer"):
             found.set("offload", what, "1", near)
     if (_size(found, "ep_size") or 1) > 1:
@@ -364,8 +371,12 @@ def _rest(found: SettingCollector) -> None:
         if kind is None and found.switch(old):
             found.set("routing", "dispatcher", "deepep", old)
     read_attention(found, "model.attn_implementation")
+    for key in ("recipe", "recipe._target_"):
+        if not isinstance(name := found.value(key, _RECIPE), dict) and _RECIPE not in str(name):
+            found.problem(key, f"the recipe `{str(name)[:60]}` is not known", f"known: {_RECIPE}")
     loss = "loss_fn._target_"
-    if any(word in str(found.value(loss, "")) for word in ("FusedLinear", "Chunked")):
+    kind = str(found.value(loss, _PLAIN_LOSSES[0])).rpartition(".")[2]
+    if kind not in _PLAIN_LOSSES:
         found.leave_open(
             loss, "for a loss that never stores all logits, write `training { loss_chunks = 8 }`"
         )

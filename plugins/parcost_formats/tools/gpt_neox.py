@@ -243,9 +243,9 @@ def _model(found: SettingCollector) -> None:
 def _feed_forward(found: SettingCollector) -> None:
     """Read the FFN hidden size, which GPT-NeoX scales for gated MLPs."""
     hidden = found.whole("hidden_size") or 0
-    own, factor = found.whole("intermediate_size"), found.value("expansion_factor")
+    own, factor = found.whole("intermediate_size"), found.number("expansion_factor")
     multiple = found.whole("mlp_multiple_of", least=1) or 1
-    width = own or (int(factor * hidden) if isinstance(factor, int | float) else 4 * hidden)
+    width = own or (4 * hidden if factor is None else int(factor * hidden))
     gated = found.word("activation", table(TOOL)["activations"])
     kind = found.word("mlp_type", {"regular": "", "llama": "llama", "gated": "gated"})
     if kind:  # gated is a word of the branch of StableLM
@@ -339,6 +339,10 @@ def _attention(found: SettingCollector) -> None:
         why = "te_mha: attention of Transformer Engine"
         found.assume("training", "flash_attention", "on", why)
         _window(found)
+        return
+    stated = [key for key in found.keys_below("attention_config") if found.value(key) is not None]
+    if stated and not kinds:
+        found.problem(stated[0], "a list is expected, such as `[[[flash], all]]`")
         return
     if not kinds:
         why = "GPT-NeoX 2.0: attention_config is global: scores are written to memory"

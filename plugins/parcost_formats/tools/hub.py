@@ -11,6 +11,19 @@ from parcost_formats.tools.tables import table
 _EXAMPLE = "--use catalog.models.llama31_8b"
 #: Kernels of attention other than FlashAttention 2: flash_attention_3, fa3, vllm-flash-attn3.
 _FLASH = re.compile(r"(?:flash[-_]att(?:entio)?n[-_]?|\bfa)([34])\b")
+#: transformers 5.24, modeling_utils.py: AttentionInterface; and names of the tools that use it.
+_FUSED_KINDS = (
+    *(
+        "sdpa",
+        "flex_attention",
+        "flash_attention_2",
+        "flash_attention",
+        "flash_attn",
+        "fa2",
+        "auto",
+    ),
+    *("flash_attn_2", "flash", "xformers", "te", "sage", "paged|sdpa", "paged|flash_attention_2"),
+)
 FUSED = "FlashAttention 2 or a similar kernel is assumed; write `kernels.attention` for another one"
 
 
@@ -119,5 +132,8 @@ def read_attention(
         found.set("training", "flash_attention", "off", key)
     elif version is not None:
         found.set("kernels", "attention", f"flash_{version[1]}", key)
-    elif kind:
+    elif kind in _FUSED_KINDS or "/" in kind:  # a repository of kernels
         found.ignore(key, FUSED)
+    elif kind:
+        answers = ("--set kernels.attention=flash_2", "--set kernels.attention=flash_3")
+        found.ask("kernels.attention", f"the attention `{kind[:40]}` is not known", answers, key)

@@ -34,6 +34,7 @@ _SIGNS = (
 )
 #: A section in a file of its own, such as the data.
 _INCLUDE = re.compile(r"^([a-z_]+)\s*:\s*(!include\s+[\"']?([\w./-]+)[\"']?)", re.MULTILINE)
+_AXES: Sequence[str] = table(TOOL)["axes"]["parameters"]
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
 
 
@@ -143,8 +144,8 @@ def _model(found: SettingCollector) -> Mapping[str, Any]:
             heads, why = stated, f"levanter 1.1: {kind} has no num_kv_heads"
         found.assume(_MODEL, "kv_heads", str(heads), why)
     hidden = found.whole("model.hidden_dim") or rules["sizes"]["hidden_dim"]
-    scale = found.value("model.mlp_scale", rules.get("scale", 0))
-    if isinstance(scale, int | float) and scale:
+    scale = found.number("model.mlp_scale", rules.get("scale", 0))
+    if scale:
         found.assume(_MODEL, "ffn", digits(int(scale * hidden)), f"{_VERSION}: mlp_scale {scale}")
     if rules.get("positions"):
         rows = found.whole("model.seq_len") or rules["length"]
@@ -227,8 +228,12 @@ def _layout(found: SettingCollector) -> None:
     if size > 1 and not found.value(axes):
         message = "without `tensor_parallel_axes` all ranks of this axis compute the same"
         found.problem(key, message, "set model_axis_size to 1, or name the axes")
-    found.value(axes)
-    if key in found:
+    split = found.value(axes) or []
+    strange = [one for one in (split if isinstance(split, list) else [split]) if one not in _AXES]
+    if strange:
+        answers = ["--set layout.tp=1", f"--set layout.tp={size}"]
+        found.ask("layout.tp", f"axis `{str(strange[0])[:40]}` is not known", answers, axes)
+    elif key in found:
         found.set("layout", "tp", digits(size), key)
     else:
         found.assume("layout", "tp", "1", f"{_VERSION}: model_axis_size is 1")
@@ -237,8 +242,7 @@ def _layout(found: SettingCollector) -> None:
     key = f"{_TRAINER}fsdp_axis"
     if key in found:
         axes = found.value(key)
-        known: Sequence[str] = table(TOOL)["axes"]["parameters"]
-        strange = [one for one in (axes if isinstance(axes, list) else [axes]) if one not in known]
+        strange = [one for one in (axes if isinstance(axes, list) else [axes]) if one not in _AXES]
         if strange:
             answers = ["--set layout.zero=3"]
             found.ask("layout.zero", f"axis `{strange[0]}` is not known", answers, key)

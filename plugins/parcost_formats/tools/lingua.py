@@ -55,8 +55,8 @@ def _model(found: SettingCollector) -> None:
     """Read the sizes; the MLP is two thirds of 4 x dim, rounded up."""
     hidden = found.whole("model.dim") or 512
     width = int(2 * (4 * hidden) / 3)
-    factor = found.value("model.ffn_dim_multiplier")
-    if isinstance(factor, int | float):
+    factor = found.number("model.ffn_dim_multiplier")
+    if factor is not None:
         width = int(factor * width)
     multiple = found.whole("model.multiple_of") or 256
     why = f"{_VERSION}: two thirds of 4 x dim, a multiple of {multiple}"

@@ -193,6 +193,8 @@ def _rest(found: SettingCollector) -> None:
             if found.switch(key):
                 found.leave_open(key, "fp32 attention scores cannot be expressed in a spec")
     factor = _number_or_none(found.value("capacity_factor"))
+    if "capacity_factor" in found and factor is None:
+        found.problem("capacity_factor", "a number is expected")
     is_dense = found.switch("sparse_matmul") is False
     if factor is not None and factor > 0:
         found.set("routing", "capacity_factor", f"{factor:g}", "capacity_factor")
@@ -202,7 +204,10 @@ def _rest(found: SettingCollector) -> None:
     text = str(found.value("compile_topology", ""))
     match = re.fullmatch(r"(v[4-9][ep]?)-(\d{1,6})", text)
     known = _TABLE["topologies"].get(match[1]) if match else None
-    if match and known:
+    if text and not known:
+        answers = ["--set cluster.devices=64"]
+        found.ask("cluster.devices", f"`{text[:40]}` is not known", answers, "compile_topology")
+    elif match and known:
         count = int(match[2]) // known["counts"]
         slices = found.whole("compile_topology_num_slices") or 1
         found.set("cluster", "devices", digits(count * slices), "compile_topology")

@@ -193,6 +193,8 @@ def _recompute(found: SettingCollector) -> None:
             found.set("recompute", "every", digits(every), key)
     if found.switch("fused_loss"):  # a kernel of flash-attn
         found.set("training", "loss", "logits", "fused_loss")
+    if found.value("compile") not in (None, {}):
+        found.problem("compile", "a mapping of options is expected")
     if compiler := found.keys_below("compile"):
         plain = [one for one in compiler if one not in table(TOOL)["costs"]]
         if plain:

@@ -140,7 +140,7 @@ def _read_execution(found: SettingCollector) -> None:
     if found.switch("compile"):
         found.set("kernels", "mode", "compiled", "compile")
     loss = "loss._component_"
-    if any(word in str(found.value(loss, "")) for word in ("Chunked", "LinearCross")):
+    if loss in found and not str(found.value(loss)).endswith(".CrossEntropyLoss"):
         found.leave_open(loss, "for a chunked loss, write `training { loss_chunks = 8 }`")
 
 
