@@ -134,6 +134,35 @@ def test_passes_are_as_wide_as_they_are_long_and_idle_time_is_dots() -> None:
     ]
 
 
+@pytest.mark.parametrize(("stages", "each"), [(64, 4), (100, 7)])
+def test_devices_of_a_deep_pipeline_are_drawn_in_groups(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stages: int, each: int
+) -> None:
+    """Each line was dots. Stage s begins after s seconds, and ends its last pass 2 s seconds
+    before the end, of 3 (m + p - 1) seconds."""
+    path = tmp_path / "a.par"
+    path.write_text(
+        f"pipeline q {{ stages = {stages}, micro_batches = 128, forward = 1 s, backward = 2 s }}"
+    )
+    assert main(["timeline", str(path)]) == 0
+    out = capsys.readouterr().out
+    lines = [line.strip() for line in out.splitlines() if line.startswith("  devices ")]
+    assert len(lines) == -(-stages // each)
+    columns = 78 - len(lines[-1].split("  ")[0]) - 2
+    end = 3 * (128 + stages - 1)
+    for group, line in enumerate(lines):
+        name, _, drawn = line.partition("  ")
+        last = min((group + 1) * each, stages) - 1
+        assert name == f"devices {group * each}-{last}"
+        drawn = drawn.strip().rstrip(".")
+        assert {"F", "B"} & set(drawn)
+        first = next(i for i, sign in enumerate(drawn) if sign != ".") * end / columns
+        assert group * each - end / columns <= first
+        assert len(drawn) * end / columns <= end - 2 * group * each + end / columns
+    assert f"leaves {stages - len(lines)} of {stages} devices out" in out
+    assert out.count(" %") == len(lines)
+
+
 def test_passes_without_any_time_are_drawn_as_nothing() -> None:
     device = [Activity(Op("F", 0, 0), 0.0, 0.0), Activity(Op("BW", 0, 0), 0.0, 0.0)]
     assert list(draw([device], 80)) == ["device 0  "]

@@ -1,11 +1,13 @@
 """The activity of every device over time, drawn as text.
 
 One line per device; the width of a pass is proportional to its time, and idle time is dots. If the
-whole does not fit, the middle is left out: schedules differ in how a pipeline fills and drains.
+whole does not fit, the middle is left out: schedules differ in how a pipeline fills and drains. If
+a device then has no pass, lines are groups of devices, and the whole step fits.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 _CUT = " ~~ "
 _MARGIN = 2  # of the page
 _CHUNKS = "abcdefghijklmnopqrstuvwxyz"
-_SHOWN = 64  # devices
+_ROWS, _MOST = 16, 64  # groups of devices, and devices with a line each
+_PASS = re.compile(r"[FBW]\d?")
 _DIGITS = 9  # of a share that is a difference of sums
 _KEY = {
     "F": "F forward",
@@ -49,16 +52,24 @@ def device_items(trace: StepTrace, width: int) -> Iterator[Item]:
         f"{cut.micro_batches:g} micro-batch{'es' * (cut.micro_batches != 1)}: {quantity(end, 's')}"
         "; optimizer step and gradient reduction not shown"
     )
-    lines = [*draw(devices, width - _MARGIN)]
+    lines = [*draw(devices[:_MOST], width - _MARGIN)]
+    size = 1
+    if len(devices) > _MOST or any(_CUT in text and not _PASS.search(text) for text in lines):
+        size = -(-len(devices) // _ROWS)
+        lines = [*draw_groups(devices, width - _MARGIN, size)]
     for text in lines:
         yield Line(text)
-    yield Line(f"{_legend(devices)}. {_unit(devices)}", "faint")
+    if size > 1:
+        kinds = _legend(devices).replace(", number: micro-batch", "")
+        yield Line(f"Most of the time of {size} devices in a column: {kinds}", "faint")
+        many = f"{len(devices) - len(lines)} of {len(devices)} devices"
+        yield Line(f"The table leaves {many} out, and no pass is named: --format json", "faint")
+    else:
+        yield Line(f"{_legend(devices)}. {_unit(devices)}", "faint")
     if any(_CUT in text for text in lines):
         yield Line(f"{_CUT.strip()}: the middle is not shown; a wider COLUMNS shows more", "faint")
-    if len(devices) > _SHOWN:
-        yield Line(f"{_SHOWN} of {len(devices)} devices are shown", "faint")
     yield Line("warm-up, steady, drain: passes; in flight: peak number of micro-batches", "faint")
-    yield _phases(trace, end)
+    yield _phases(trace, end, range(0, len(devices), size))
 
 
 def draw(devices: Sequence[Sequence[Activity]], width: int) -> Iterator[str]:
@@ -82,12 +93,39 @@ def draw(devices: Sequence[Sequence[Activity]], width: int) -> Iterator[str]:
         yield label + row[:left] + _CUT + row[-right:].rstrip()
 
 
+def draw_groups(devices: Sequence[Sequence[Activity]], width: int, size: int) -> Iterator[str]:
+    """Yield a line for each *size* devices: in a column, the passes that take most of its time.
+
+    >>> f, b = Activity(Op("F", 0, 0), 0.0, 2.0), Activity(Op("BW", 0, 0), 4.0, 8.0)
+    >>> list(draw_groups([[f, b], [f, b]], 21, 2))
+    ['devices 0-1  FF..BBBB']
+    """
+    end = max(device[-1].end for device in devices)
+    groups = [devices[d : d + size] for d in range(0, len(devices), size)]
+    names = [f"devices {i * size}-{i * size + len(one) - 1}" for i, one in enumerate(groups)]
+    widest = max(map(len, names)) + 2
+    columns = max(width - widest, 1)
+    step = end / columns or 1.0
+    for name, group in zip(names, groups, strict=True):
+        taken: list[dict[str, float]] = [{} for _ in range(columns)]
+        for activity in (a for device in group for a in device):
+            sign = "+" if isinstance(activity.op, Pair) else activity.op.kind[0]
+            for i in range(int(activity.start / step), min(int(activity.end / step) + 1, columns)):
+                inside = min(activity.end, (i + 1) * step) - max(activity.start, i * step)
+                taken[i][sign] = taken[i].get(sign, 0.0) + max(inside, 0.0)
+        row = [
+            max(one, key=one.__getitem__) if 2 * sum(one.values()) >= len(group) * step else "."
+            for one in taken
+        ]
+        yield name.ljust(widest) + "".join(row).rstrip()
+
+
 def _rows(devices: Sequence[Sequence[Activity]]) -> tuple[int, list[str]]:
     end = max(device[-1].end for device in devices)
     scale = _column(devices)
     columns = round(end / scale)
     rows = []
-    for device in devices[:_SHOWN]:
+    for device in devices:
         row = ["."] * columns
         places = _places(device)
         for activity in device:
@@ -136,8 +174,8 @@ def _unit(devices: Sequence[Sequence[Activity]]) -> str:
     return f"One column is {quantity(_column(devices), 's')}"
 
 
-def _phases(trace: StepTrace, end: float) -> Table:
-    """Return a table of warm-up, steady state and drain of each device, in passes.
+def _phases(trace: StepTrace, end: float, shown: Sequence[int]) -> Table:
+    """Return a table of warm-up, steady state and drain of the devices *shown*, in passes.
 
     The steady state begins with the forward pass before the first backward pass. It ends with the
     backward pass after the last forward pass. Without it all forward passes are warm-up, as in
@@ -145,7 +183,9 @@ def _phases(trace: StepTrace, end: float) -> Table:
     """
     head = ("device", "stages", "warm-up", "steady", "drain", "idle", "in flight")
     rows = []
-    for d, device in enumerate(trace.activities()[:_SHOWN]):
+    devices = trace.activities()
+    for d in shown:
+        device = devices[d]
         kinds = [{op.kind for op in ops_of(a.op)} for a in device]
         first = next(i for i, kind in enumerate(kinds) if kind != {"F"})
         last = len(kinds) - next(i for i, kind in enumerate(reversed(kinds)) if "F" in kind)
