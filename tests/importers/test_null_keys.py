@@ -56,8 +56,13 @@ JOBS = {
     "llamafactory": (LLAMAFACTORY, {"per_device_train_batch_size": "training.micro_batch"}),
     "axolotl": (AXOLOTL, {"micro_batch_size": "training.micro_batch"}),
     "maxtext": (
-        MAXTEXT,
-        {"ici_tensor_parallelism": "layout.tp", "dcn_data_parallelism": "cluster.devices"},
+        MAXTEXT + "dcn_fsdp_parallelism: 1\ngradient_accumulation_steps: 2\n",
+        {
+            "ici_tensor_parallelism": "layout.tp",
+            "dcn_data_parallelism": "cluster.devices",
+            "dcn_fsdp_parallelism": "cluster.devices",
+            "gradient_accumulation_steps": "training.global_batch",
+        },
     ),
     "accelerate": (ACCELERATE, {"gradient_accumulation_steps": "training.micro_batches"}),
     "deepspeed": (DEEPSPEED, {"stage": "layout.zero"}),
