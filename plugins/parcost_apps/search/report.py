@@ -100,7 +100,7 @@ def search_page(
         yield Heading("Why the others are slower")
         yield _why(found, best)
     if near:
-        yield Heading("Single changes to the best layout")
+        yield Heading("Levers of the best layout")
         yield _neighbour_table(space, near)
     yield from _excluded_layouts(found)
     for axis in space.unsearched:

@@ -277,4 +277,4 @@ def _count_exclusions(found: SearchResult, more: int) -> str:
     parts = [f"{rules:,} by rules", f"{found.large:,} by memory"]
     parts += [f"{limits:,} by limits"] if limits else []
     listed = f"{more} more layouts, " if more else ""
-    return f"Excluded: {', '.join(parts)}. --full: {listed}rules, single changes, Pareto front."
+    return f"Excluded: {', '.join(parts)}. --full: {listed}rules, levers, Pareto front."
