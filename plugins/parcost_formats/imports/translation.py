@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -57,6 +58,10 @@ class ImportedJob:
     beside: Mapping[Path, str] = MappingProxyType({})
 
 
+_LONGEST = 1000  # characters of a word that may identify a tool
+_LONG = re.compile(rf"[^\s\"'{{}}\[\],:;]{{{_LONGEST},}}")
+
+
 def importer_for(
     name: str,
     text: str,
@@ -76,7 +81,8 @@ def importer_for(
             return importers[tool]
         known = did_you_mean(tool, importers) or "formats: " + ", ".join(sorted(importers))
         raise failure("unknown-format", f"no plugin reads files of `{tool}`", name, known)
-    found = [n for n, one in importers.items() if _call(one, one.recognizes, name, text)]
+    shown = _LONG.sub(lambda word: word[0][:_LONGEST], text)
+    found = [n for n, one in importers.items() if _call(one, one.recognizes, name, shown)]
     if len(found) == 1:
         return importers[found[0]]
     if found:

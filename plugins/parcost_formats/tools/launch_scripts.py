@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
 from attrs import evolve
 
 from parcost import ImportFile
 from parcost_formats.tools.file_importer import error_at
 from parcost_formats.tools.finetuning.job_keys import JobKeys, read_job
 from parcost_formats.tools.shell.commands import SCRIPT_ENDINGS
-from parcost_formats.tools.tables import table
+from parcost_formats.tools.tables import has_sign, table
 from parcost_formats.tools.unsupported import PROGRAM
 
 
 def is_launch_script(tool: str, name: str, text: str) -> bool:
     """Return whether a script starts a tool, by the commands that its table has."""
     signs = table(tool)["recognized"]["commands"]
-    return name.endswith(SCRIPT_ENDINGS) and any(re.search(one, text) for one in signs)
+    return name.endswith(SCRIPT_ENDINGS) and any(has_sign(one, text) for one in signs)
 
 
 def read_launch_script(tool: str, file: ImportFile) -> JobKeys:

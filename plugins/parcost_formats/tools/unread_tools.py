@@ -19,7 +19,7 @@ from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.script_files import read_script_file
 from parcost_formats.tools.shell.scripts import ScriptCall, read_script
 from parcost_formats.tools.shell.words import ShellTextError
-from parcost_formats.tools.tables import table
+from parcost_formats.tools.tables import required_word, table
 
 _TABLE = table("unread_tools")
 _ENDINGS = (".yaml", ".yml", ".json")
@@ -199,9 +199,14 @@ def _tools(name: str, text: str) -> Iterator[tuple[Mapping[str, Any], int]]:
     for tool in _TABLE["tools"]:
         if not name.endswith(tuple(tool.get("endings", _ENDINGS))):
             continue
-        found = [re.search(sign, text, re.MULTILINE) for sign in tool["signs"]]
-        places = [one.start() + len(one[0]) - len(one[0].lstrip()) for one in found if one]
-        if len(places) == len(found):
+        places = []
+        for sign in tool["signs"]:
+            word = required_word(sign)
+            one = re.search(sign, text, re.MULTILINE) if word in text else None
+            if one is None:
+                break
+            places.append(one.start() + len(one[0]) - len(one[0].lstrip()))
+        else:
             yield tool, min(places)
 
 

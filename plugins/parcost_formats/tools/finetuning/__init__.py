@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from attrs import evolve
@@ -42,7 +43,7 @@ from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.keys import KeyNames
 from parcost_formats.tools.needs import IncompleteJobImporter
 from parcost_formats.tools.subjects import SUBJECTS
-from parcost_formats.tools.tables import is_listed, table
+from parcost_formats.tools.tables import has_sign, is_listed, table
 from parcost_formats.tools.unsupported import find_unsupported_features, is_deciding
 
 #: The reader of each tool; None if parcost can express none of its jobs.
@@ -91,8 +92,8 @@ class TuningTool(IncompleteJobImporter):
             return is_program(code_of_notebook(text) if name.endswith(".ipynb") else text)
         if name.endswith(_NO_COMMANDS):
             return False
-        return any(re.search(sign, text) for sign in signs.get("commands", ())) and not any(
-            re.search(sign, text) for sign in signs.get("other_commands", ())
+        return any(has_sign(sign, text) for sign in signs.get("commands", ())) and not any(
+            has_sign(sign, text) for sign in signs.get("other_commands", ())
         )
 
     def read_file(self, file: ImportFile) -> Translation:
@@ -200,6 +201,7 @@ def _mark_assumptions(found: Translation, assumed: Mapping[str, str]) -> Transla
 _KEY = re.compile(r"^([A-Za-z_][\w-]*):|^[ \t]*\"([A-Za-z_]\w*)\"\s*:", re.MULTILINE)
 
 
+@lru_cache(maxsize=1)  # each tool asks for those of the same file
 def _top_keys(text: str) -> frozenset[str]:
     """Return the keys of the outermost mapping of a YAML text, and keys of a JSON text."""
     return frozenset(one or other for one, other in _KEY.findall(text))

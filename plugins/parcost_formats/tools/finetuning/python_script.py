@@ -42,7 +42,7 @@ from parcost_formats.tools.shell.launches import ScriptLaunch, launches
 from parcost_formats.tools.shell.script_files import read_script_file, several_commands
 from parcost_formats.tools.shell.scripts import Script
 from parcost_formats.tools.shell.values import ShellField
-from parcost_formats.tools.tables import table
+from parcost_formats.tools.tables import has_sign, table
 from parcost_formats.tools.unsupported import PROGRAM
 
 _TRAINERS, _ARGUMENTS = ("SFTTrainer", "Trainer"), ("SFTConfig", "TrainingArguments")
@@ -211,7 +211,7 @@ def _is_model(value: Any) -> bool:
 
 def is_program(text: str) -> bool:
     """Return whether a Python text makes a trainer whose settings are read."""
-    return all(re.search(sign, text) for sign in table("trl")["python"]["signs"])
+    return all(has_sign(sign, text) for sign in table("trl")["python"]["signs"])
 
 
 def find_started_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | None:
