@@ -254,3 +254,16 @@ def test_a_ring_of_a_trainer_runs_beside_a_bucket_of_deepspeed(run_command: Run)
     assert done.code == 0, done.err
     done = run_command("import", name)
     assert "framework deepspeed_file extends deepspeed_ring {" in done.out
+
+
+def test_the_program_of_old_releases_has_their_default_length() -> None:
+    """It is 1,024 up to release 0.9.0, and `train_bash.py` is a program up to 0.7."""
+    flags = "--stage sft --do_train --model_name_or_path Qwen/Qwen1.5-1.8B --finetuning_type full"
+    script = f"deepspeed --num_gpus 8 src/train_bash.py {flags} --bf16 --output_dir out"
+    old = importer_of("llamafactory").read(ImportFile("run.sh", script))
+    assert settings(old)["training.sequence"] == "1024"
+    assert "0.7" in assumptions(old)["training.sequence"]
+    packed = importer_of("llamafactory").read(ImportFile("run.sh", f"{script} --sft_packing"))
+    assert not packed.missing
+    new = importer_of("llamafactory").read(ImportFile("run.sh", script.replace("_bash", "")))
+    assert settings(new)["training.sequence"] == "2048"

@@ -174,12 +174,16 @@ class TrainerKeys:
         return bool(self.rules["defaults"].get(name, False)), ""
 
     def _take_older_defaults(self) -> None:
-        """Replace the defaults by those of an older release, if a key that only it has is given."""
-        given = (one for one in self.rules.get("older", ()) if one in self._entries)
-        key = next(given, None)
+        """Replace the defaults by those of an older release, if the job has a key or a program of
+        that release only.
+        """
+        known: Mapping[str, Any] = self.rules.get("older", {})
+        key = next((one for one in known if one in self._entries), None)
+        key = key or next((one for one in known if fnmatchcase(self._program, one)), None)
         if key is None or _LOADED in self._entries:
             return
-        older, value = self.rules["older"][key], self._entries[key].value
+        older = known[key]
+        value = self._entries[key].value if key in self._entries else self._program
         version = f"{older['version']}, which has `{value if isinstance(value, str) else key}`"
         for name, default in older["defaults"].items():
             self.rules["defaults"][name] = default
