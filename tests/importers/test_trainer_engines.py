@@ -419,7 +419,7 @@ def test_flags_of_accelerate_launch_decide_as_the_keys_of_its_file_do() -> None:
     """8 devices: 4 shards x 2 ranks of a sequence, compiled, in mixed precision."""
     flags = (
         "--use_fsdp --fsdp_version 2 --mixed_precision bf16 --num_processes 8 "
-        "--parallelism_config_dp_shard_size 4 --parallelism_config_cp_size 2 "
+        "--use_parallelism_config true --parallelism_config_dp_shard_size 4 --parallelism_config_cp_size 2 "
         "--dynamo_backend inductor"
     )
     keys = (
@@ -442,6 +442,27 @@ def test_flags_of_accelerate_launch_decide_as_the_keys_of_its_file_do() -> None:
         assert values["cluster.devices"] == "8"
         assert values["kernels.mode"] == "compiled"
         assert "precisions.bf16_fsdp" in uses(found)
+
+
+@try_each(
+    "flags, switch, path, value",
+    [
+        ("--use_fsdp --fsdp_version 2 --parallelism_config_tp_size 2", "use_parallelism_config true",
+         "layout.tp", "2"),
+        ("--fsdp_sharding_strategy FULL_SHARD", "use_fsdp", "layout.zero", "3"),
+        ("--zero_stage 3", "use_deepspeed", "layout.zero", "3"),
+    ],
+)  # fmt: skip
+def test_options_of_the_launcher_need_the_option_that_turns_them_on(
+    flags: str, switch: str, path: str, value: str
+) -> None:
+    """Accelerate 1.12, utils/launch.py: without it they have no effect."""
+    script = f"accelerate launch --num_processes 8 {flags} {BATCHES} --bf16 --dtype bfloat16\n"
+    asked = {one.attribute: one for one in read_file("trl", ImportFile("run.sh", script)).questions}
+    assert "Accelerate ignores" in asked[path].reason
+    assert asked[path].answers[0] == f"--set {path}={value}"
+    on = script.replace("accelerate launch", f"accelerate launch --{switch}")
+    assert settings(read_file("trl", ImportFile("run.sh", on)))[path] == value
 
 
 def test_an_unknown_option_of_the_launcher_wins_over_its_file() -> None:

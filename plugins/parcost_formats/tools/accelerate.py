@@ -289,7 +289,7 @@ def read_mesh(found: SettingCollector) -> None:
     """Read the parallel degrees of a device mesh."""
     keys = [f"{_MESH}{name}_size" for name in ("dp_replicate", "dp_shard")]
     replicate, shard = (found.whole(key) for key in keys)
-    if (found.whole(f"{_MESH}tp_size") or 1) > 1:
+    if (found.copy(f"{_MESH}tp_size", "layout", "tp") or 1) > 1:
         fact = "Accelerate 1.12: the plans of transformers have no sequence parallelism"
         found.assume("layout", "sequence_parallel", "off", fact)
     context, ulysses = f"{_MESH}cp_size", f"{_MESH}sp_size"

@@ -49,6 +49,14 @@ from parcost_formats.tools.unsupported import PROGRAM
 
 #: Options of `accelerate launch` with which it is taken to have no other configuration.
 _CHOOSING = {"multi_gpu", "use_fsdp", "use_deepspeed", "num_processes", "config_file", "cpu"}
+#: Options of `accelerate launch` that turn on others, which it ignores without them: how those
+#: begin, and their section.
+_SWITCHES = {
+    "use_fsdp": ("fsdp_", "fsdp_config"),
+    "use_deepspeed": ("zero_stage", "deepspeed_config"),
+    "use_parallelism_config": ("parallelism_config_", "parallelism_config"),
+}
+_DEGREES = {"tp_size": "layout.tp", "cp_size": "layout.cp", "sp_size": "layout.cp"}
 _MIXED = "mixed_precision"
 _NARROW = ("--use catalog.precisions.bf16_autocast", "--use catalog.precisions.bf16_pure")
 _ENGINES = ("bf16_zero", "bf16_fsdp", "bf16_autocast", "bf16_pure")
@@ -324,9 +332,26 @@ class TrainerKeys:
         else:
             found.problem(KIND, f"`{kind}` of Accelerate is not supported with this tool")
         read_mesh(found)
+        self._ask_for_switches()
         self._states()
         if str(found.value(_MIXED, "")).lower() == "fp8":
             self.ask_for_narrow(_MIXED, str(found.value("fp8_config.backend", "te")))
+
+    def _ask_for_switches(self) -> None:
+        """Ask for what options of the launcher say that another option has to turn on first."""
+        found, launcher = self.found, self._files.launcher
+        has_engine = KIND in found and not self._files.starts_fsdp
+        for switch, (ahead, section) in _SWITCHES.items():
+            flags = [one for one in launcher if one.startswith(ahead)]
+            keys = [f"{section}.{one}" for one in flags]
+            of_file = set(found.keys_below(section)) - set(keys)  # which turns them on
+            is_mesh = switch not in _CHOOSING
+            if not flags or switch in launcher or of_file or (has_engine and not is_mesh):
+                continue
+            path = _DEGREES.get(flags[0].removeprefix(ahead), "layout.dp")
+            path, values = (path, (found.value(keys[0]), 1)) if is_mesh else ("layout.zero", (3, 0))
+            why = f"Accelerate ignores `--{flags[0]}` without `--{switch}`"
+            found.ask(path, why, [f"--set {path}={one}" for one in values], keys[0])
 
     def _replicas(self) -> bool:
         """Read a job without an engine, unless the command line or a launcher chooses one.
