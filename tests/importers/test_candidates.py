@@ -47,7 +47,10 @@ def test_the_nearest_format_of_an_unknown_file(
     assert help in shown
 
 
-@pytest.mark.parametrize("text", ["foo: 1\nbar: {baz: 2}\n", "model: a\n"])
+_ANY_TOOL = "learning_rate: 1e-4\nsteps: 9\ndtype: bfloat16\nrun_name: a\nlog_period: 10\n"
+
+
+@pytest.mark.parametrize("text", ["foo: 1\nbar: {baz: 2}\n", "model: a\n", _ANY_TOOL])
 def test_a_file_with_no_known_keys_names_no_format(run_command: Run, text: str) -> None:
     done = run_command("import", "run.yaml", files={"run.yaml": text})
     assert "choose a format of `parcost import --list`" in done.err

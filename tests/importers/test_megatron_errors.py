@@ -194,3 +194,28 @@ def test_a_misspelled_count_of_torchrun_asks_for_the_devices(
     said = " ".join(done.err.split())
     assert "`cluster.devices`" in said.partition("-->")[0]
     assert "is not an option of torchrun" in said
+
+
+def test_a_job_that_misses_its_model_names_the_flags_of_no_table(run_command: Run) -> None:
+    flags = "--hiden-dim 512 --layer-count 4 --bf16 --seq-length 512 --micro-batch-size 1"
+    script = f"torchrun --nproc_per_node 8 pretrain_gpt.py {flags} --global-batch-size 8\n"
+    options = ["--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"]
+    done = run_command("eval", "run.sh", *options, files={"run.sh": script})
+    assert "missing: `training.model`" in done.err
+    assert "not in parcost's table, so perhaps misspelled: `--hiden-dim`, `--layer-count`" in (
+        done.err
+    )
+    script = script.replace("--hiden-dim 512 --layer-count 4 ", "")
+    done = run_command("eval", "run.sh", *options, files={"run.sh": script})
+    assert "missing: `training.model`" in done.err
+    assert "misspelled" not in done.err
+
+
+def test_an_unknown_flag_that_names_the_optimizer_leaves_sharding_open(run_command: Run) -> None:
+    """Without it Megatron-LM keeps the whole optimizer state on every rank."""
+    known = small("--micro-batch-size 1 --vocab-size 512 --bf16 --use-other-optim")
+    done = run_command("import", "run.args", files={"run.args": known})
+    assert "`layout.zero` is not known: `--use-other-optim`" in done.err
+    sharded = f"{known} --use-distributed-optimizer"
+    done = run_command("import", "run.args", files={"run.args": sharded})
+    assert "`layout.zero` is not known" not in done.err

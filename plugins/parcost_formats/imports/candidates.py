@@ -24,6 +24,7 @@ _MOST_TRIES = 80  # names that are added to a file
 _MOST_FIXES = 3
 _FEWEST = 2  # keys that a file and a format have in common
 _LEAST = 0.4  # of its keys
+_MANY = 10  # keys in common that name a format though no missing name is found
 _NEAR = 0.9  # of the best score
 _TOML = re.compile(r"^[ \t]*(?:\[([\w.-]+)\]|([\w.-]+)[ \t]*=)", re.MULTILINE)
 _YAML = re.compile(
@@ -64,7 +65,10 @@ def list_keys(name: str, text: str) -> Sequence[str]:
 def find_candidates(
     name: str, text: str, importers: Mapping[str, Importer], recognizes: _Recognizes
 ) -> Sequence[FormatCandidate]:
-    """Return the formats with most of the keys of a file, the best first."""
+    """Return the formats with most of the keys of a file, the best first.
+
+    Few keys such as ``learning_rate`` are of every tool: a name has to be found that is missing.
+    """
     keys = list_keys(name, text)
     known = {one: [key for key in keys if key in it.keys] for one, it in importers.items()}
     common = {key: sum(key in found for found in known.values()) for key in keys}
@@ -75,11 +79,12 @@ def find_candidates(
     }
     best = max(scores.values(), default=0.0)
     names = [one for one, score in scores.items() if score >= _NEAR * best]
-    return [
+    found = [
         FormatCandidate(it, known[one], _find_fix(it, text, name, keys, recognizes))
         for one in sorted(names, key=lambda one: -scores[one])
         for it in [importers[one]]
     ]
+    return [one for one in found if one.fix or len(one.has) >= _MANY]
 
 
 def _find_fix(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache, lru_cache
 
 from attrs import evolve
@@ -67,7 +67,8 @@ def with_corrections(
             if not other.problems:
                 then = _values(other)
                 found = list(_questions(importer, key, name, now, then))
-                usual = usual or (name if not found and _states_more(now, then) else "")
+                if not found and _is_close(key.name, name) and _states_more(now, then):
+                    usual = usual or name
                 lost = sorted(now.keys() - then.keys())
                 if not found and lost and here not in places:
                     found = [_removal(importer, key, name, lost[0])]
@@ -147,6 +148,12 @@ def nearest_keys(name: str, keys: Collection[str]) -> Sequence[str]:
     found += [at for at, one in known.items() if _is_abbreviation(name, one)]
     found += get_close_matches(letters, known, n=2, cutoff=_CLOSE)
     return [known[one] for one in dict.fromkeys(found)]
+
+
+def _is_close(name: str, other: str) -> bool:
+    """Return whether most letters of two names agree: none has a word that the other lacks."""
+    own, others = _letters(name[:_LONGEST]), _letters(other)
+    return SequenceMatcher(None, own, others).ratio() >= _CLOSE
 
 
 def _is_abbreviation(name: str, other: str) -> bool:

@@ -23,7 +23,7 @@ from parcost.language.text import Source, Span
 from parcost.plugins.discovery import Plugins
 from parcost.records import frozen
 from parcost_formats.imports.subjects import is_answered
-from parcost_formats.imports.translation import ImportedFile
+from parcost_formats.imports.translation import ImportedFile, list_names
 
 _LACKING = {"missing-block", "missing-attribute"}
 _QUESTION = "import-question"
@@ -35,7 +35,7 @@ class ToolSource(ForeignSource):
 
     *needs* maps attributes that such files may lack to the importer that has options for them.
     *unknown* are unknown settings that decide the cost. *others* are further files of the job.
-    *spec* is the spec that all files of the job are read as.
+    *spec* is the spec that all files of the job are read as. *strange* are keys in no table.
     """
 
     settings: Sequence[tuple[str, ImportedValue]] = field(default=(), repr=False)
@@ -43,6 +43,7 @@ class ToolSource(ForeignSource):
     unknown: Sequence[ImportQuestion] = field(default=(), repr=False)
     others: Sequence[ToolSource] = field(default=(), repr=False)
     spec: str = field(default="", repr=False)
+    strange: Sequence[str] = field(default=(), repr=False)
 
     def remark(self, offset: int) -> str:
         """Return a note with the attribute that was read at *offset*, or ""."""
@@ -94,9 +95,11 @@ class ToolSource(ForeignSource):
             if one.id not in _LACKING and not (one.id == "unknown-name" and _is_within(one, self))
         ]
         names = ", ".join(f"`{path}`" for path in lacking)
+        strange = list_names(one for file in (self, *self.others) for one in file.strange)
         found = Diagnostic(
             "import-incomplete",
             f"`{self.name}` is not a complete job; missing: {names}",
+            notes=(f"not in parcost's table, so perhaps misspelled: {strange}",) if strange else (),
             place=self.name,
             help="add options such as " + " ".join(dict.fromkeys(lacking.values())),
         )

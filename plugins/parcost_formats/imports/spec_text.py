@@ -28,7 +28,7 @@ from parcost.language.writer import block_lines, provenance
 from parcost.records import frozen
 from parcost_formats.imports.neighbors import path_beside
 from parcost_formats.imports.questions import ToolSource
-from parcost_formats.imports.subjects import paths
+from parcost_formats.imports.subjects import paths, strange_keys
 from parcost_formats.imports.translation import MOST_NAMES, ImportedFile, ImportedJob, list_names
 
 
@@ -65,6 +65,7 @@ def parse_job(job: ImportedJob, given: Collection[str] = ()) -> ForeignFile:
             file.translation.questions,
             list(sources.values())[::-1],
             spec,
+            list(strange_keys(file.importer, file.translation)),
         )
     first = sources[job.files[0].source.name]
     tree, errors = parse(Source(first.name, spec))

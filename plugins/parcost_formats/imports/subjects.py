@@ -144,6 +144,13 @@ def is_key(name: str, keys: Collection[str]) -> bool:
     return bool(_sections(frozenset(keys)).match(plain))
 
 
+def strange_keys(importer: Importer, translation: Translation) -> Iterator[str]:
+    """Yield the unknown keys of a file that are in no list of its tool."""
+    keys = frozenset(importer.keys)
+    names = (one.name for one in translation.unknown)
+    return (name for name in names if keys and not is_key(name, keys))
+
+
 def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
     """Return whether the *given* attributes, or kinds of blocks, answer a question.
 
