@@ -58,6 +58,14 @@ def test_variables_of_ms_swift_have_its_devices(text: str, devices: str | None) 
     assert values(Megatron().translate("train.sh", text)).get("cluster.devices") == devices
 
 
+def test_a_listed_argument_of_ms_swift_is_no_misspelled_one(run_command: Run) -> None:
+    """`model_author` contains `model`, and says who the model claims to be made by."""
+    files = {"train.sh": f"{SWIFT.rstrip()} --model_author me --model_name mine\n"}
+    done = run_command("import", "train.sh", "--verbose", files=files)
+    assert "was probably meant" not in done.err
+    assert "ms-swift 4.6: it does not affect the step" in " ".join(done.err.split())
+
+
 def test_a_checkpoint_of_ms_swift_names_its_model() -> None:
     """The name of the model with the ending of Megatron-Core is an assumption, any other a question."""
     text = SWIFT.replace("--model Qwen/Qwen3-8B", "--load ckpt/Qwen3-30B-A3B-mcore")

@@ -145,9 +145,9 @@ def is_key(name: str, keys: Collection[str]) -> bool:
 
 
 def strange_keys(importer: Importer, translation: Translation) -> Iterator[str]:
-    """Yield the unknown keys of a file that are in no list of its tool."""
+    """Yield the unknown keys that a file has and no list of its tool."""
     keys = frozenset(importer.keys)
-    names = (one.name for one in translation.unknown)
+    names = (one.name for one in translation.unknown if one.end)
     return (name for name in names if keys and not is_key(name, keys))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.accelerate import read_strategy
 from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
+from parcost_formats.tools.file_importer import BY_HAND
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.trainer import narrow_states
 from parcost_formats.tools.hub import ask_for_model, read_hub_model
@@ -116,9 +117,8 @@ def _model(found: SettingCollector) -> None:
     if adapters := found.keys_below("model.peft_config"):
         found.problem(adapters[0], f"adapters of `{kind}` are not supported")
     if kind not in ("mpt_causal_lm", _EARLY):
-        found.problem(
-            "model.name", f"`{kind}` is not supported; supported: mpt_causal_lm, hf_causal_lm"
-        )
+        message = f"`{kind}` is not supported; supported: mpt_causal_lm, hf_causal_lm"
+        found.problem("model.name", message, BY_HAND)
         return
     rules = table(TOOL)
     hidden, ratio = found.whole("model.d_model") or 2048, found.value("model.expansion_ratio")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from parcost import ImportFile, Translation
 from parcost_formats.tools.collector import SettingCollector, digits
-from parcost_formats.tools.file_importer import error_at
+from parcost_formats.tools.file_importer import BY_HAND, error_at
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys, reject_trainer
 from parcost_formats.tools.finetuning.trainer import list_optimizer, read_devices
@@ -138,9 +138,8 @@ def _read_engine(found: SettingCollector) -> None:
     for key in ("engine", "engine.strategy"):
         kind = str(found.value(key, "fsdp"))
         if kind not in ("fsdp", "fsdp2"):
-            found.problem(
-                key, f"parcost does not read the engine {kind} of verl", "only fsdp and fsdp2"
-            )
+            message = f"parcost does not read the engine {kind} of verl, only fsdp and fsdp2"
+            found.problem(key, message, BY_HAND)
     found.use("frameworks.transformers", why=f"{_ENGINE}: FSDP of PyTorch")
     found.assume("layout", "zero", "3", f"{_ENGINE}: FSDP shards fully")
     found.assume(

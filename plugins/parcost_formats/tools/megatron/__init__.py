@@ -291,7 +291,7 @@ def _start(options: ToolOptions, job: ToolJob) -> None:
     for option, why in job.rejected:
         options.draft.problem(option, why)
     for option in job.ignored:
-        options.draft.ignore(option)
+        options.draft.ignore(option, job.reason(option))
     for option, why in job.left:
         options.draft.leave(option, why)
     for option in job.doubts:

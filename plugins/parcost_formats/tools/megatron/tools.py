@@ -82,6 +82,11 @@ class ToolJob:
         else:
             self.options[name] = option.evolve(name=name)
 
+    def reason(self, option: Option) -> str:
+        """Return why an option has no effect, if the list of the tool has its name."""
+        names = _TOOLS[self.tool].get("ignored", {}).get("names", ()) if self.tool else ()
+        return f"{self.version}: it does not affect the step" if option.name in names else ""
+
     def complete(self) -> None:
         """Add the tool's defaults for options that the file does not state."""
         if not self.tool:
