@@ -420,12 +420,16 @@ def test_what_a_script_does_not_set_is_an_error_at_its_word() -> None:
 
 
 def test_heads_of_an_early_release_have_keys_and_values_each() -> None:
-    """Of 2023: the gate and the tables of the ends were other defaults, so both are asked for."""
+    """Of 2023: other defaults of base.yml are asked for."""
     text = "base_emb_dim: 512\nbase_num_heads: 6\nper_device_batch_size: 1\n"
     found = IMPORTER.translate("run.yml", text)
     assert settings(found)["model.heads"] == settings(found)["model.kv_heads"] == "6"
-    assert [one.attribute for one in found.questions] == ["model.gated", "model.tied"]
-    stated = "mlp_activations: ['silu', 'linear']\nlogits_via_embedding: false\n"
+    asked = [one.attribute for one in found.questions]
+    assert asked == ["model.gated", "model.tied", "model.vocabulary", "training.sequence"]
+    stated = (
+        "mlp_activations: ['silu', 'linear']\nlogits_via_embedding: false\nvocab_size: 32768\n"
+        "max_target_length: 512\n"
+    )
     assert not IMPORTER.translate("run.yml", text + stated).questions
 
 

@@ -67,8 +67,7 @@ def with_corrections(
             if not other.problems:
                 then = _values(other)
                 found = list(_questions(importer, key, name, now, then))
-                if not found and _is_close(key.name, name) and _states_more(now, then):
-                    usual = usual or name
+                usual = usual or _find_default_key(key.name, name, now, then) * (not found)
                 lost = sorted(now.keys() - then.keys())
                 if not found and lost and here not in places:
                     found = [_removal(importer, key, name, lost[0])]
@@ -150,10 +149,14 @@ def nearest_keys(name: str, keys: Collection[str]) -> Sequence[str]:
     return [known[one] for one in dict.fromkeys(found)]
 
 
-def _is_close(name: str, other: str) -> bool:
-    """Return whether most letters of two names agree: none has a word that the other lacks."""
+def _find_default_key(name: str, other: str, now: _Values, then: _Values) -> str:
+    """Return *other* if the key is a slip of it and states a value that is assumed, or "".
+
+    Most letters of the two names agree then: none has a word that the other lacks.
+    """
     own, others = _letters(name[:_LONGEST]), _letters(other)
-    return SequenceMatcher(None, own, others).ratio() >= _CLOSE
+    is_close = SequenceMatcher(None, own, others).ratio() >= _CLOSE
+    return other if is_close and _states_more(now, then) else ""
 
 
 def _is_abbreviation(name: str, other: str) -> bool:

@@ -15,8 +15,14 @@ _TABLE = table("maxtext")
 _OWN = "own"
 _EARLY_HEADS = "base_num_heads"  # of 2023, when every query head had keys and values
 _HEADS = ("heads", "kv_heads")
-#: What base.yml had otherwise in 2023: a gate, and one table for both ends.
-_OF_EARLY = {"mlp_activations": "gated", "logits_via_embedding": "tied"}
+#: Keys of base.yml that had other defaults in 2023, or that are not known to have had the same:
+#: the attribute of each, and values to choose from.
+_OF_EARLY = {
+    "mlp_activations": ("model.gated", ("on", "off")),
+    "logits_via_embedding": ("model.tied", ("on", "off")),
+    "vocab_size": ("model.vocabulary", ("32768", "32000")),
+    "max_target_length": ("training.sequence", ("1024", "2048")),
+}
 
 
 def read_name(
@@ -107,11 +113,10 @@ def read_model(found: SettingCollector) -> int | None:
             found.problem("decoder_block", message, f"known: {known}")
         return None
     numbers = _sizes(found, block)
-    for key, name in _OF_EARLY.items() if _EARLY_HEADS in found else ():
+    for key, (path, words) in _OF_EARLY.items() if _EARLY_HEADS in found else ():
         if key not in found:
             why = f"`{_EARLY_HEADS}` is a key of 2023, when base.yml had another default of {key}"
-            answers = [f"--set model.{name}={word}" for word in ("on", "off")]
-            found.ask(f"model.{name}", why, answers, _EARLY_HEADS)
+            found.ask(path, why, [f"--set {path}={word}" for word in words], _EARLY_HEADS)
     for name, value in _TABLE["decoders"][decoder].items():
         found.assume(block, name, value, _why(f"the code of {decoder}"))
     _parts(found, block)

@@ -182,8 +182,9 @@ class TrainerKeys:
         return bool(self.rules["defaults"].get(name, False)), ""
 
     def _take_older_defaults(self) -> None:
-        """Replace the defaults by those of an older release, if the job has a key or a program of
-        that release only.
+        """Replace the defaults by those of an older release.
+
+        The job then has a key, or a program, of that release only.
         """
         known: Mapping[str, Any] = self.rules.get("older", {})
         key = next((one for one in known if one in self._entries), None)
@@ -338,7 +339,7 @@ class TrainerKeys:
             self.ask_for_narrow(_MIXED, str(found.value("fp8_config.backend", "te")))
 
     def _ask_for_switches(self) -> None:
-        """Ask for what options of the launcher say that another option has to turn on first."""
+        """Ask for the settings of launcher options that need another option, which is not given."""
         found, launcher = self.found, self._files.launcher
         has_engine = KIND in found and not self._files.starts_fsdp
         for switch, (ahead, section) in _SWITCHES.items():
