@@ -115,6 +115,7 @@ from parcost.language.errors import MissingExtraError as MissingExtraError
 from parcost.language.errors import ParcostError as ParcostError
 from parcost.language.errors import PluginError as PluginError
 from parcost.language.errors import SpecError as SpecError
+from parcost.language.numbers import percent as percent
 from parcost.language.units import BIT_RATE as BIT_RATE
 from parcost.language.units import BITS as BITS
 from parcost.language.units import BYTES as BYTES

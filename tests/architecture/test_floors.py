@@ -32,7 +32,6 @@ FLOORS = (
     "engine",
     "search",
     "",  # the package itself, which has the public names
-    "references",
     "__main__",
 )
 

@@ -63,7 +63,7 @@ class LedgerLine:
 
 @record(kw_only=True, eq=False)
 class MemoryLine:
-    """One memory term on the busiest device at the moment of peak memory.
+    """One memory term on the device with the highest peak, at that moment.
 
     *left* is the share that stays on the device: a part of the activations may be offloaded.
     """

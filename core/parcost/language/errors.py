@@ -21,6 +21,11 @@ P = ParamSpec("P")
 class ParcostError(Exception):
     """Base class of all errors that parcost raises on purpose."""
 
+    @property
+    def first_message(self) -> str:
+        """The message of the first diagnostic, or else the first line."""
+        return str(self).partition("\n")[0]
+
 
 class SpecError(ParcostError):
     """Bad input; carries every diagnostic found, in source order."""
@@ -31,6 +36,10 @@ class SpecError(ParcostError):
 
     def __str__(self) -> str:
         return "\n\n".join(render(d) for d in self.diagnostics)
+
+    @property
+    def first_message(self) -> str:
+        return self.diagnostics[0].message if self.diagnostics else super().first_message
 
 
 def error_of(make: Callable[P, Diagnostic]) -> Callable[P, SpecError]:

@@ -87,6 +87,15 @@ def quantity(
     return best
 
 
+def percent(share: float, decimals: int = 1, *, signed: bool = False) -> str:
+    """Return a share in percent, as text; *signed* for a change.
+
+    >>> percent(0.12345), percent(0.0047, 2, signed=True)
+    ('12.3 %', '+0.47 %')
+    """
+    return f"{100 * share:{'+' if signed else ''}.{decimals}f} %"
+
+
 def _with_prefix(value: float, unit: str, prefixes: Mapping[str, float], digits: int) -> str:
     """Return *value* in the unit with the most suitable prefix."""
     scale, name = _scale(abs(value), unit, prefixes)

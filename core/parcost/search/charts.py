@@ -86,7 +86,7 @@ def _evaluation(scenario: Scenario, values: Mapping[str, Any], own: Objective) -
     try:
         found = evaluate_layout(scenario, values, own.name)
     except SpecError as error:
-        return {"feasible": False, "reason": error.diagnostics[0].message}
+        return {"feasible": False, "reason": error.first_message}
     layout = found.layout
     if layout is not None:
         return _row(layout.values, layout.seconds, layout.bytes_, own)

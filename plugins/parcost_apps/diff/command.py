@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.language.escapes import quote_word
+from parcost.language.numbers import percent
 from parcost_apps import options
 from parcost_apps.cli.messages import Reporter, write_message
 from parcost_apps.cli.output_files import OutputFile
@@ -189,7 +190,7 @@ def _report_failures(found: Difference, thresholds: Sequence[Threshold]) -> bool
                 failed = True
                 write_message(
                     f"error: {change.name}: {threshold.figure} changes by "
-                    f"{100 * number.relative:+.2f} %, and the limit is {threshold}"
+                    f"{percent(number.relative, 2, signed=True)}, and the limit is {threshold}"
                 )
         if not known and found.changes:
             names = sorted({f.name for change in found.changes for f in change.figures})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language.json_encoding import plain_data
-from parcost.language.numbers import quantity
+from parcost.language.numbers import percent, quantity
 
 if TYPE_CHECKING:
     from parcost_apps.diff.changes import AttributeChange, NumberChange, StudyChange
@@ -271,7 +271,7 @@ def _difference(number: NumberChange) -> str:
 def _relative(number: NumberChange | None) -> str:
     if number is None or number.before is None or number.after is None or isinf(number.relative):
         return _NOTHING
-    return f"{100 * number.relative:+.2f} %" if number.is_change else "same"
+    return percent(number.relative, 2, signed=True) if number.is_change else "same"
 
 
 def _style(change: StudyChange) -> Style:

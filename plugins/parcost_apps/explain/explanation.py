@@ -274,7 +274,7 @@ def _memory(line: MemoryLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Ite
     yield Heading(f"{line.name}, held in memory")
     part = f"{share(line.bytes_, outcome.memory_bytes)} %"
     yield from _facts(
-        ("memory", f"{_bytes(line.bytes_)} of the busiest device, {part}"),
+        ("memory", f"{_bytes(line.bytes_)} of the device with the highest peak, {part}"),
         ("each", _bytes(term.bytes_)),
         *_formula(line.formula, _memory_amount),
         ("occurs", _memory_life(term)),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.engine.shapes import memory_limits_of
 from parcost.language import numbers
+from parcost.language.numbers import percent
 from parcost.records import frozen
 from parcost.report.verdict import verdict
 from parcost.search.attributes import find
@@ -44,6 +45,11 @@ class RankedLayout:
     layout: SearchedLayout
     result: Result
     lost_by: Sequence[tuple[str, float]]
+
+
+def memory_verdict(entry: RankedLayout) -> str:
+    """Return whether a layout fits: "fits" or "tight"."""
+    return verdict(entry.result).removesuffix(" in memory")
 
 
 def rank_layouts(found: SearchResult) -> list[RankedLayout]:
@@ -257,7 +263,7 @@ def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Ta
     others = [o for o, _ in objective_values(best[0]).values() if o.name != own.name]
     titles = [] if _is_step(found) else [own.short or own.title]
     titles += [o.short for o in others]
-    columns = [Column(title, "right") for title in ("", *titles, "step", "memory", "headroom")]
+    columns = [Column(title, "right") for title in ("", *titles, "step", "memory", "headroom", "")]
     rows = []
     for place, entry in enumerate(best, start=1):
         layout, values = entry.layout, objective_values(entry)
@@ -268,6 +274,7 @@ def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Ta
             numbers.quantity(layout.seconds, "s"),
             numbers.quantity(layout.bytes_, "GiB"),
             numbers.quantity(headroom(entry), "GiB"),
+            memory_verdict(entry),
             ", ".join(
                 (
                     _settings_text(space, layout, shown if place == 1 else varying_axes(found)),
@@ -401,7 +408,7 @@ def _why(found: SearchResult, best: Sequence[RankedLayout]) -> Table:
         by += [
             f"{name} {'+' if s > 0 else ''}{numbers.quantity(s, 's')}" for name, s in more + less
         ]
-        slower = f"{layout.seconds / first.seconds - 1.0:+.2%}"
+        slower = percent(layout.seconds / first.seconds - 1.0, 2, signed=True)
         rows.append(Row((str(place), slower, "; ".join(by) or "as fast")))
     return Table((Column("", "right"), Column("step", "right"), Column("by", flexible=True)), rows)
 

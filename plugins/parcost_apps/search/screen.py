@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.language import numbers
+from parcost.language.numbers import percent
 from parcost.report.verdict import verdict
 from parcost.search.result import plain_value
 from parcost_apps.search.report import (
@@ -23,6 +24,7 @@ from parcost_apps.search.report import (
     eval_words,
     faults,
     layout_counts,
+    memory_verdict,
     no_effect,
     objective_values,
     order_note,
@@ -46,7 +48,6 @@ _LINES = 40
 _REASONS = 3  # layouts whose longer terms are listed
 _TERMS = 2
 _WIDTH = 76
-_IN_MEMORY = " in memory"
 _TIGHT = "tight in memory"
 _GIB = 2.0**30
 
@@ -232,10 +233,7 @@ def _figure_columns(
     known = not others_usable and usable < inf
     yield (
         Column(f"of {usable / _GIB:.3g} GiB" if known else "GiB", "right"),
-        [
-            f"{entry.layout.bytes_ / _GIB:.3g} {verdict(entry.result).removesuffix(_IN_MEMORY)}"
-            for entry in shown
-        ],
+        [f"{entry.layout.bytes_ / _GIB:.3g} {memory_verdict(entry)}" for entry in shown],
     )
 
 
@@ -265,7 +263,7 @@ def _reasons(shown: Sequence[RankedLayout]) -> Iterator[Line]:
             for name, seconds in entry.lost_by[:_TERMS]
             if seconds > 0
         ]
-        change = f"{100.0 * (entry.layout.seconds / first - 1.0):+.1f} %"
+        change = percent(entry.layout.seconds / first - 1.0, signed=True)
         text = f"#{place} {change}: {', '.join(longer) or 'as fast'}"
         yield Line(shorten(text, _WIDTH, placeholder=" ..."))
 

@@ -10,7 +10,7 @@ from attrs import frozen
 from parcost.engine.shapes import memory_limits_of
 from parcost.language.diagnostics import Severity
 from parcost.language.errors import SpecError
-from parcost.language.numbers import quantity
+from parcost.language.numbers import percent, quantity
 from parcost.search.layout_evaluation import evaluate_layout, settings
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def _neighbour(found: SearchResult, values: Mapping[str, Any], path: str) -> Nei
     try:
         evaluation = evaluate_layout(found.scenario, values, found.objective.name)
     except SpecError as error:
-        return Neighbour(path=path, value=value, says=error.diagnostics[0].message)
+        return Neighbour(path=path, value=value, says=error.first_message)
     result, outcome = evaluation.result, evaluation.result.outcome
     errors = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
     if outcome is None:
         return Neighbour(path=path, value=value, says=errors[0] if errors else "not legal")
     step, bytes_ = float(outcome.step_seconds), float(outcome.memory_bytes)
-    says, same = f"{step / best.seconds - 1.0:+.2%}", False
+    says, same = percent(step / best.seconds - 1.0, 2, signed=True), False
     if evaluation.large:
         rooms = memory_limits_of(result.study, result.study.faults)
         if all(bytes_ <= room for room in rooms):  # a verdict, and not for want of memory

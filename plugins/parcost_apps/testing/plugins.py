@@ -32,7 +32,7 @@ _OTHERS = ("parcost_apps", "parcost_formats", "parcost_measured")  # packages be
 #: Of these, what the guide opens to formats and commands.
 _OPEN = ("parcost_formats.rendering", *(f"parcost_apps.{n}" for n in ("batch", "cli", "options")))
 #: Packages of the core that a plugin has no use for: they may change with each version.
-CLOSED = ("binding", "engine", "references", "search")
+CLOSED = ("binding", "engine", "search")
 _ROUNDING = 1e-9
 _EQUAL = 1e-12
 

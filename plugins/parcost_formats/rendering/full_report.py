@@ -278,7 +278,7 @@ def _time(
 
 
 def memory(outcome: Outcome) -> Iterator[Item]:
-    """Yield the table of memory by term on the busiest device; the terms add up to its peak."""
+    """Yield the table of memory by term, on the device with the highest peak; they add up to it."""
     total = outcome.memory_bytes
     scale = ColumnScale(total, "B", digits=5)
     lines = sorted(outcome.memory_lines, key=lambda line: -line.bytes_)

@@ -56,7 +56,7 @@ def read_spec(label: str, name: str, text: str) -> Translation:
             full = label if own == "anchor" else label_of(f"{label}_{own}")
             blocks.append(_make_block(full, whole_anchor(study, one), len(text)))
     except SpecError as error:
-        return rejection(error.diagnostics[0].message if error.diagnostics else str(error))
+        return rejection(error.first_message)
     except ValueError as error:
         return rejection(str(error))
     return Translation(blocks=blocks)

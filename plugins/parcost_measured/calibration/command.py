@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from parcost.language.numbers import percent
 from parcost_apps import options
 from parcost_apps.cli.interrupts import Interrupts
 from parcost_apps.cli.messages import Progress, write_message
@@ -567,7 +568,7 @@ def _contradictions(rows: Rows) -> list[str]:
     from parcost_measured.calibration import runs
 
     return [
-        f"{first} and {last} have the same configuration, but {last} took {100 * more:.0f} % "
+        f"{first} and {last} have the same configuration, but {last} took {percent(more, 0)} "
         "longer: no constants fit both"
         for first, last, more in runs.contradictions(rows)[:_MOST_REPORTED]
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import evolve, frozen
 
+from parcost.language.numbers import percent
 from parcost_measured.calibration import links, spec
 from parcost_measured.calibration.inputs import FieldError, TableRow, number, text
 from parcost_measured.calibration.least_squares import FittedLine
@@ -186,7 +187,7 @@ def _level(logs: Sequence[Log], form: str, *, across: bool) -> NetworkLink:
     if curve and len(logs) > 1:
         warnings.append(
             f"warning[uneven-link]: a line through {len(logs)} logs is off by "
-            f"{100 * line.largest_error:.0f} % at most; calibrate from one of them for a curve"
+            f"{percent(line.largest_error, 0)} at most; calibrate from one of them for a curve"
         )
         curve = False
     first = logs[0]
@@ -312,7 +313,7 @@ def _speed_warning(log: Log) -> str:
 def _errors(line: FittedLine) -> str:
     if line.sizes == 2:
         return "unknown: a line fits any two sizes exactly"
-    return f"{100 * line.mean_error:.1f} % on average, {100 * line.largest_error:.1f} % at most"
+    return f"{percent(line.mean_error)} on average, {percent(line.largest_error)} at most"
 
 
 def _notes(line: FittedLine, across: bool, shared: int, *, curve: bool) -> list[str]:

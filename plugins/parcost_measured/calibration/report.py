@@ -9,6 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
+from parcost.language.numbers import percent
 from parcost_formats.rendering import markdown
 from parcost_formats.rendering.text import draw
 from parcost_measured.calibration.constants import Constant, FrameworkConstant
@@ -162,7 +163,7 @@ def _part(part: Part) -> Iterator[Item]:
         yield Table(
             [Column("row"), Column("error", "right"), Column("place")],
             [
-                Row([row.id, f"{100 * error:+.1f} %", row.place])
+                Row([row.id, percent(error, signed=True), row.place])
                 for row, error in fit.outliers[:_MOST]
             ],
         )
@@ -191,13 +192,13 @@ def _errors(part: Part) -> Iterator[Item]:
                 f"its kind, or the middle of its bounds: {names}."
             )
     yield Line(
-        f"Spread of the residuals: {100 * fit.spread:.1f} %. Condition number of the fit: "
+        f"Spread of the residuals: {percent(fit.spread)}. Condition number of the fit: "
         f"{fit.condition:.3g} (1: the constants are independent)."
     )
     if part.interpolation is not None:
         yield Line(
             f"Step times are interpolated between grid points, with an error of at most "
-            f"{100 * part.interpolation:.2f} %."
+            f"{percent(part.interpolation, 2)}."
         )
 
 
@@ -228,8 +229,8 @@ def _title(left: LeaveOutErrors) -> str:
 
 
 def _score(name: str, s: Score) -> Row:
-    shares = [f"{100 * x:.1f} %" for x in (s.mape, s.median)]
-    return Row([name, f"{s.n:,}", *shares, f"{100 * s.mean:+.1f} %", f"{100 * s.p90:.1f} %"])
+    shares = [percent(x) for x in (s.mape, s.median)]
+    return Row([name, f"{s.n:,}", *shares, percent(s.mean, signed=True), percent(s.p90)])
 
 
 def _groups(part: Part) -> Iterator[Item]:
@@ -247,10 +248,7 @@ def _groups(part: Part) -> Iterator[Item]:
             [
                 Row(
                     [name, f"{len(rows):,}"]
-                    + [
-                        f"{100 * sum(abs(errors[i]) for i in rows) / len(rows):.1f} %"
-                        for errors in columns
-                    ]
+                    + [percent(sum(abs(errors[i]) for i in rows) / len(rows)) for errors in columns]
                 )
                 for name, rows in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
             ],

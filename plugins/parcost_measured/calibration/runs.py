@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import evolve, frozen
 
-from parcost import ParcostError, SpecError, Study, block_name
+from parcost import ParcostError, Study, block_name
 from parcost_measured.calibration.constants import Constant, ConstantKind, kind_of, make_constant
 from parcost_measured.calibration.grids import MOST_AXES, Measurement, TimeGrid, axes_of, set_text
 from parcost_measured.validation.evaluation import Prediction, RowResult, write_studies
@@ -58,7 +58,7 @@ def studies(rows: Rows, folder: Path, session: Session, table: Sequence[Constant
         try:
             study = _study(session, path)
         except ParcostError as error:
-            unmodelled.append(case.flaw("unmodelled", _first_line(error)))
+            unmodelled.append(case.flaw("unmodelled", error.first_message))
             continue
         signature = Signature(
             device=block_name(study[Cluster].device),
@@ -258,7 +258,7 @@ def _evaluate_mesh(
     except KeyError:
         return "the study has no step"
     except ParcostError as error:
-        return _first_line(error)
+        return error.first_message
     finally:
         if "scenario" in locals():
             scenario.release()
@@ -358,9 +358,3 @@ def contradictions(rows: Rows) -> list[tuple[str, str, float]]:
         if most > least * 1.2:
             found.append((first, last, most / least - 1.0))
     return found
-
-
-def _first_line(error: ParcostError) -> str:
-    if isinstance(error, SpecError) and error.diagnostics:
-        return error.diagnostics[0].message
-    return str(error).partition("\n")[0]

@@ -27,6 +27,7 @@ from attrs import evolve, frozen
 
 from parcost import Study, load_text
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
+from parcost.language.numbers import percent
 from parcost.numeric import INFINITY
 from parcost_formats.rendering import markdown
 from parcost_formats.rendering.columns import column
@@ -234,7 +235,7 @@ def _page(one: CollectiveComparison) -> Iterator[Item]:
     yield _errors(one.rows)
     yield Heading("Measured and predicted")
     rows = [
-        Row([*cells, f"{100 * row.error:+.1f} %", row.algorithm])
+        Row([*cells, percent(row.error, signed=True), row.algorithm])
         for row, *cells in zip(
             one.rows,
             column([row.size for row in one.rows], "B"),
@@ -282,7 +283,7 @@ def _errors(rows: Sequence[CollectiveRow]) -> Table:
                 [
                     title,
                     f"{s.n:,}",
-                    *(f"{100 * x:.1f} %" for x in (s.mape, s.median, s.mean, s.p90)),
+                    *(percent(x) for x in (s.mape, s.median, s.mean, s.p90)),
                 ]
             )
             for title, s in found

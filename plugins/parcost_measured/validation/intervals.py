@@ -21,6 +21,7 @@ from typing import TypeAlias, TypeVar
 
 from attrs import frozen
 
+from parcost.language.numbers import percent
 from parcost.language.writer import block_lines
 from parcost_measured.validation.scores import group_by, quantile
 
@@ -284,9 +285,9 @@ def to_block(
     *spreads* are the attributes of job spreads, by kind of model.
     """
     shares = "; ".join(
-        f"the {figure.replace('_', ' ')} of {100 * one.left_out.share:.1f} % of "
+        f"the {figure.replace('_', ' ')} of {percent(one.left_out.share)} of "
         f"{one.left_out.n:,} runs is inside its interval, median half-width "
-        f"{100 * one.left_out.half_width:.1f} %"
+        f"{percent(one.left_out.half_width)}"
         for figure, one in ranges_of.items()
     )
     known = sorted(device for device, runs in devices.items() if runs >= FEWEST_OF_DEVICE)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from parcost.contract.entries import Entry
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
+from parcost.language.numbers import percent
 from parcost_apps.batch.entries import charts_of
 from parcost_formats.rendering import markdown
 from parcost_formats.rendering.text import draw
@@ -121,11 +122,11 @@ def _scores(s: Score) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return percent(share)
 
 
 def _signed_text(share: float) -> str:
-    return f"{100 * share:+.1f} %"
+    return percent(share, signed=True)
 
 
 def _count(n: int, what: str) -> str:

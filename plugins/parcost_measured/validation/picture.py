@@ -9,6 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from parcost import Chart, formula
+from parcost.language.numbers import percent
 from parcost_measured.validation.summary import ScoredRow
 
 _STEP = 0.1  # of an error, the width of a bar
@@ -91,7 +92,7 @@ def _dot(one: ScoredRow) -> dict[str, Any]:
         "source": one.row.source_key,
         "measured": (measured, "s"),
         "predicted": (predicted, "s"),
-        "error": f"{100 * one.error:+.1f} %",
+        "error": percent(one.error, signed=True),
         "formula": formula("p / m - 1", p=(predicted, "s"), m=(measured, "s")),
     }
 

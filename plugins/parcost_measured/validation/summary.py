@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from attrs import Factory, frozen
 
+from parcost.language.numbers import percent
 from parcost_measured.validation.evaluation import Prediction, RowResult
 from parcost_measured.validation.frameworks import year_of
 from parcost_measured.validation.hardware import entry_of
@@ -394,7 +395,7 @@ def excess(case: RowResult) -> str:
     if not peak or speed <= peak:
         return ""
     return (
-        f"a step of {row.measured.step_time_s:g} s is an MFU of {100 * speed / peak:.0f} %: "
+        f"a step of {row.measured.step_time_s:g} s is an MFU of {percent(speed / peak, 0)}: "
         f"{speed / 1e12:.4g} TFLOP/s of a peak of {peak / 1e12:.4g}"
     )
 

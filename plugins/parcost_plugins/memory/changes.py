@@ -19,7 +19,7 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import Outcome, Section, SpecError, Study, hookimpl, record
+from parcost import Outcome, Section, SpecError, Study, hookimpl, percent, record
 from parcost.numeric import all_of, is_array
 from parcost_plugins.memory.offload import host_bytes
 from parcost_plugins.vocabulary import (
@@ -158,7 +158,7 @@ def _row(base: Fix, fix: Fix) -> tuple[Any, ...]:
         (fix.memory_bytes, "GiB"),
         (base.memory_bytes - fix.memory_bytes, "GiB"),
         (fix.step_seconds, "s"),
-        f"{change:+.1%}".replace("%", " %"),
+        percent(change, signed=True),
         (fix.host_bytes, "GiB"),
         "" if fix.fits else "tight" if fix.runs else "does not fit",
     )

@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from parcost import Figure, Formula, Interval, Outcome, Real, Section, Study, formula, hookimpl
+from parcost import (
+    Figure,
+    Formula,
+    Interval,
+    Outcome,
+    Real,
+    Section,
+    Study,
+    formula,
+    hookimpl,
+    percent,
+)
 from parcost.numeric import exp, maximum, minimum
 from parcost_plugins.analysis.anchors.causes import STEP_PARTS, CauseFactors, step_parts
 from parcost_plugins.analysis.anchors.evaluation import (
@@ -150,10 +161,10 @@ def _row(one: Comparison, found: Anchoring, memory: Sequence[str]) -> tuple[obje
         seconds[:3] = (
             (one.seconds, "s"),
             (one.predicted, "s"),
-            f"{one.predicted / one.seconds - 1:+.1%}",
+            percent(one.predicted / one.seconds - 1, signed=True),
         )
     if several and not one.reason and one.layout in found.left_out:
-        seconds[3] = f"{found.left_out[one.layout]:+.1%}"
+        seconds[3] = percent(found.left_out[one.layout], signed=True)
     offsets = [_offset_text(getattr(one, name)) for name in memory]
     return (one.name, *seconds, *offsets, f"no: {one.reason}" if one.reason else "yes")
 
@@ -185,7 +196,7 @@ def _notes(found: Anchoring) -> Iterator[str]:
         yield (
             f"w = {step.weight:.2f}: measured / predicted of other layouts is exp(w r) = "
             f"{exp(step.shift):.3f}, r = {step.mean:+.3f} of {step.layouts} measured; standard "
-            f"deviation {100 * step.deviation:.1f} %"
+            f"deviation {percent(step.deviation)}"
         )
     if any(one.reason for one in found.compared):
         yield "excluded anchors have weight 0"

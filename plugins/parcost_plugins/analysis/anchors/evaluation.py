@@ -20,6 +20,7 @@ from parcost import (
     Study,
     block_name,
     block_type,
+    percent,
     record,
 )
 from parcost.numeric import all_of, array_kind
@@ -116,7 +117,7 @@ def find_anchoring(study: Study) -> Anchoring | None:
     try:
         written = study.as_written()
     except SpecError as error:
-        return _ignore_all(anchors, f"the file alone is not a study: {_first_line(error)}")
+        return _ignore_all(anchors, f"the file alone is not a study: {error.first_message}")
     spread = Spread(between=float(jobs.between), within=float(jobs.within))
     found = _without_contradictions([_compare(study, written, one) for one in anchors], spread)
     residuals = _residuals(found)
@@ -177,7 +178,7 @@ def _compare(study: Study, written: Study, anchor: Anchor) -> Comparison:
     except ValueError as error:
         return Comparison(name=name, reason=str(error))
     except ParcostError as error:
-        return Comparison(name=name, reason=_first_line(error))
+        return Comparison(name=name, reason=error.first_message)
     return _comparison(run, outcome, anchor)
 
 
@@ -210,7 +211,7 @@ def _comparison(run: Study, outcome: Outcome, anchor: Anchor) -> Comparison:
     if seconds is not None and training.precision.narrow == "none" and peak:
         mfu = float(flops_per_token(run)) * tokens / (devices * seconds * float(peak))
         if mfu > 1:
-            return evolve(found, reason=f"a step of {seconds:.4g} s is an MFU of {100 * mfu:.0f} %")
+            return evolve(found, reason=f"a step of {seconds:.4g} s is an MFU of {percent(mfu, 0)}")
     farthest = table()["limits"]["farthest"]
     if seconds is not None and not predicted / farthest <= seconds <= predicted * farthest:
         factor = f"{seconds / predicted:.3g} times the prediction of {predicted:.4g} s"
@@ -295,12 +296,6 @@ def _number(text: str) -> float:
         return float(text.replace("_", ""))
     except ValueError:
         return nan
-
-
-def _first_line(error: ParcostError) -> str:
-    if isinstance(error, SpecError) and error.diagnostics:
-        return error.diagnostics[0].message
-    return str(error).partition("\n")[0]
 
 
 # --- anchors together -----------------------------------------------------------------------

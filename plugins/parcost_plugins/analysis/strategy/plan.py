@@ -177,7 +177,7 @@ def _evaluate(
             strategy=strategy,
             outcome=None,
             memory_limit=memory_limit,
-            why=error.diagnostics[0].message,
+            why=error.first_message,
         )
     return _StrategyCost(
         strategy=strategy, outcome=outcome, memory_limit=memory_limit, recomputed=recomputed
