@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import parcost
 from parcost import Formula, Memory, Study, Work
+from parcost.engine import pipeline_run
 from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Parameters
 
@@ -16,6 +19,7 @@ from ..rows import mark_most, try_each
 
 Bind = Callable[..., Study]
 
+RUNS = Path(__file__).parents[2] / "specs" / "runs"
 GIVEN = Formula(text="given")
 SIXTEEN = {"mixed.gradients": 2}
 
@@ -232,3 +236,21 @@ def test_the_ends_count_once_beside_the_layers() -> None:
     )
     # token ids, inputs of the final norm and of the head, the softmax in fp32
     assert ends == pytest.approx((8 + 2 * 2 * HIDDEN + 4 * 32000) * TOKENS, rel=1e-12)
+
+
+def test_the_memory_of_all_stages_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 64 stages each of them computed the terms of all: 18 of 27 s of a full report."""
+    (scenario,) = parcost.load(RUNS / "korthikanti_2022_a100.par")[-1:]
+    calls: list[int] = []
+    computed = pipeline_run.device_lines
+
+    def count(*inputs: Any) -> Any:
+        calls.append(1)
+        return computed(*inputs)
+
+    monkeypatch.setattr(pipeline_run, "device_lines", count)
+    result = scenario.evaluate().results[0]
+    stages = [f for _, f in result.details if re.fullmatch(r"stage_\d+_memory", f.name)]
+    assert len(stages) == 64
+    assert all(f.formula.inputs for f in stages)
+    assert len(calls) == 1

@@ -190,6 +190,10 @@ class Outcome:
 
     def memory_by_moment(self) -> Sequence[Mapping[Moment, Sequence[MemoryLine]]]:
         """Return the memory lines of each device at each moment."""
+        return self._memory_by_moment
+
+    @cached_property
+    def _memory_by_moment(self) -> Sequence[Mapping[Moment, Sequence[MemoryLine]]]:
         return self._run.memory_by_moment()
 
     @property
