@@ -219,3 +219,20 @@ def test_an_unknown_flag_that_names_the_optimizer_leaves_sharding_open(run_comma
     sharded = f"{known} --use-distributed-optimizer"
     done = run_command("import", "run.args", files={"run.args": sharded})
     assert "`layout.zero` is not known" not in done.err
+
+
+def test_a_command_whose_arguments_are_in_another_file_names_it(run_command: Run) -> None:
+    script = "torchrun --nproc_per_node 8 pretrain_gpt2.py --config configs/small.yaml\n"
+    done = run_command("eval", "run.sh", files={"run.sh": script})
+    assert "`configs/small.yaml` may have the arguments of `pretrain_gpt2.py`" in done.err
+
+
+def test_a_default_of_a_variable_is_a_value_of_the_file(run_command: Run) -> None:
+    """The flag of no table resembles none that the file has not set."""
+    flags = "--micro-batch-size 1 --vocab-size 512 --bf16 --tensor-model-parallel-size ${TP:-2}"
+    script = f"torchrun --nproc_per_node 8 pretrain_gpt.py {small(flags)} --my-tensor-thing 4\n"
+    done = run_command("import", "run.sh", files={"run.sh": script})
+    assert "`layout.tp` is not known" not in done.err
+    script = script.replace("--tensor-model-parallel-size ${TP:-2}", "")
+    done = run_command("import", "run.sh", files={"run.sh": script})
+    assert "`layout.tp` is not known" in done.err

@@ -29,6 +29,8 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 _LONG = 5  # letters of a word that names a subject also inside of a longer one
 _OTHERS = re.compile("tensorboard|safetensor")  # longer words that have nothing to do with it
 _LONGEST = 200  # characters of a key that is compared
+#: The assumption about a value that the file itself has, as the default of a variable.
+_OF_THE_FILE = re.compile(r"`\w+` is not set in the file: its default there")
 
 
 def with_questions(importer: Importer, translation: Translation) -> Translation:
@@ -325,7 +327,7 @@ class _State:
             self._add(path.partition(".")[0], one)
 
     def _add(self, name: str, one: ImportedValue) -> None:
-        if one.assumption:
+        if one.assumption and not _OF_THE_FILE.fullmatch(one.assumption):
             self._assumed.setdefault(name, one)
         else:
             self._stated.add(name)

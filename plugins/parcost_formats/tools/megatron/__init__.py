@@ -11,7 +11,7 @@ from math import prod
 
 from parcost import Importer, ImportFile, SettingsWriter, Translation, hookimpl
 from parcost_formats.tools.drafts import Draft, Option, digits
-from parcost_formats.tools.file_importer import FileError, error_at
+from parcost_formats.tools.file_importer import BY_HAND, FileError, error_at
 from parcost_formats.tools.hub import find_entry
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.keys import KeyNames
@@ -52,6 +52,7 @@ from parcost_formats.tools.megatron.tools import (
 from parcost_formats.tools.megatron.training import EARLY_FRAMEWORKS, read_training
 from parcost_formats.tools.megatron.writer import MegatronWriter
 from parcost_formats.tools.needs import NODE_SIZE, other_nodes
+from parcost_formats.tools.shell.launches import launches
 from parcost_formats.tools.shell.scripts import ARGUMENTS
 from parcost_formats.tools.tables import (
     is_ignored,
@@ -245,7 +246,14 @@ def _require_arguments(line: CommandLine) -> None:
             raise error_at(
                 absent[0], what, "put it at that path, which starts at the folder of this file"
             )
-        raise FileError("the file has no arguments of Megatron-LM")
+        for launch in launches(line.script) if line.script is not None else ():
+            for word in launch.arguments:
+                if word.text.endswith((".yaml", ".yml", ".json")):
+                    what = (
+                        f"`{word.text}` may have the arguments of `{launch.name}`: it is not read"
+                    )
+                    raise error_at(word, what, f"write its keys as flags, or {BY_HAND}")
+        raise FileError("the file has no arguments of Megatron-LM", help=BY_HAND)
 
 
 def _add_engine(options: ToolOptions, line: CommandLine, file: ImportFile) -> None:
