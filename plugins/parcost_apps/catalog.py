@@ -51,7 +51,7 @@ def command(pattern: str, selection: PluginSelection) -> int:
 
 
 def _blocks(loader: Loader, catalogue: Catalogue, steps: tuple[str, ...]) -> list[Block]:
-    """Return the blocks that an import of the entry brings."""
+    """Return the blocks that a spec gets by importing the entry."""
     from parcost.binding.modules import label_of
 
     module = loader.catalogue_file(catalogue, steps)
@@ -89,7 +89,8 @@ def _whole(name: str, blocks: list[Block]) -> list[Item]:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether *pattern* is a part of *name*, or matches its last names with wildcards.
+    """Return whether *pattern* is a part of *name*, or a pattern with wildcards that matches its
+    last parts.
 
     >>> matches("catalog.devices.h100_sxm", "h100"), matches("catalog.models.gpt3", "*.gpt*")
     (True, True)
@@ -102,7 +103,7 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def facts(block: Block, inside: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yield name, value as written, and provenance of each attribute, nested ones too."""
+    """Yield name, value as written, and provenance of each attribute, including nested ones."""
     from parcost.binding.modules import base_of, label_of
     from parcost.language.syntax import Attribute
     from parcost.language.syntax import Block as Nested

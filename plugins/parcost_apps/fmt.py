@@ -1,4 +1,4 @@
-"""``parcost fmt``: one canonical form, comments kept. Needs no plugin."""
+"""``parcost fmt``: the canonical form of specs, with their comments. It needs no plugin."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _texts(path: str) -> tuple[str, str, str]:
 
 
 def _format(source: Source) -> str:
-    """Return the text of *source* in the canonical form.
+    """Return the text of *source* in its canonical form.
 
     Raises:
         SpecError: The source has syntax errors.
@@ -134,7 +134,7 @@ def _difference(path: str, before: str, after: str) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace the content of *path*: a reader sees the old text or the new, never a part."""
+    """Replace the content of *path* atomically: a reader never gets a part of the new text."""
     path = path.resolve()
     mode = path.stat().st_mode
     handle, beside = file_beside(path)

@@ -89,7 +89,7 @@ def command(
 def _read_job(
     paths: Sequence[str], reading: ImportOptions, values: Mapping[str, str], session: Session
 ) -> ImportedJob | None:
-    """Return the files as one job with *values*; None after printing questions that are open."""
+    """Return the files as one job with *values*; None after printing open questions."""
     from attrs import evolve
 
     from parcost.binding import sources
@@ -159,7 +159,7 @@ def _list(session: Session) -> None:
 
 
 def _check_names(paths: Sequence[str], session: Session) -> None:
-    """Reject the name of a format given in place of a file."""
+    """Reject the name of a format in place of a file name."""
     from parcost_formats.imports.reader import importers_of
 
     for path in paths:

@@ -1,8 +1,8 @@
-"""``parcost show``: a spec with all its defaults written out.
+"""``parcost show``: a spec with all defaults written out.
 
 The output is a spec itself: every block, every attribute, no import; comments name the origin of
-each value. Evaluating it gives the same report. With ``--ranks`` or ``--stages`` it is a page of
-the study from a plugin instead.
+each value. Evaluating it gives the same report. With ``--ranks`` or ``--stages`` a plugin prints a
+page of the study instead.
 """
 
 from __future__ import annotations

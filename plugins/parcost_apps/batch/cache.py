@@ -2,16 +2,16 @@
 
 The key of a result is the hash of its environment and question (see
 :mod:`~parcost_apps.batch.fingerprints`). The hashes of the imports of the spec are stored with it.
-A lookup reads the spec, its result, and every import once per run. Nothing is parsed, bound or
+A lookup reads the spec, its result, and each import only once per run. Nothing is parsed, bound or
 evaluated, and no plugin is imported.
 
 Files of the cache are written atomically, so runs may share one. Each has a digest of its content
 and of its key: a damaged or misplaced file counts as missing. A cache that cannot be read or
 written costs time only, with one warning. Results that no run has read for a month are removed.
 
-SQLite was tried. It is as fast, but needs the digests too, and keeps a fourth of the results on a
-full disk. Its locks are unreliable in network folders. diskcache unpickles the files that it reads
-(`docs/runtime.md`).
+SQLite was tried. It is as fast, but needs the digests, too. If the disk is full, it keeps a fourth
+of the results. Its locks are unreliable in network folders. diskcache unpickles the files that it
+reads (`docs/runtime.md`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class CachedResult:
 
 @define(eq=False)
 class Cache:
-    """The cached results in *folder*; *say* is called with one warning if the cache is unusable."""
+    """Cache of results in *folder*; *say* is called with one warning if it is unusable."""
 
     folder: Path
     environment: Environment
@@ -229,7 +229,7 @@ def _write_private(path: Path, data: bytes) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Restrict a folder of this user, left open by an older version, to its owner."""
+    """Restrict a folder, left readable for others by an older version, to its owner."""
     try:
         status = folder.stat()
         if status.st_mode & 0o077 and status.st_uid == os.getuid():
@@ -239,7 +239,7 @@ def make_private(folder: Path) -> None:
 
 
 def pack(needed: Sequence[Import], entries: Sequence[Entry], key: str) -> bytes:
-    """Return a result in its cached form: a line of JSON, then the texts of the entries.
+    """Return a result in its cached form: a line of JSON, followed by the texts of the entries.
 
     *key* is hashed into it, so that :func:`unpack` rejects a file under another key.
     """

@@ -128,7 +128,7 @@ def charts_of(page: Sequence[Item], charts: Iterable[Chart]) -> str:
 
 
 def _shown_on(part: Part, view: View) -> bool:
-    """Return whether the page itself shows why a study does not run."""
+    """Return whether the page itself shows why a study is invalid."""
     return part == "page" and view.kind != "section"
 
 
@@ -190,7 +190,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
 
 
 def _chosen_figures(result: Result, names: Sequence[str]) -> Iterable[Figure]:
-    """Return the figures *names*, or all if it is empty; all double the time of evaluation."""
+    """Return the figures *names*, or all if it is empty; all figures double the evaluation time."""
     return select(result, names) if names else figures_by_name(result).values()
 
 

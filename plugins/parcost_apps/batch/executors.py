@@ -5,8 +5,8 @@ group ``parcost.executors``: a function from the text after ``NAME://`` on the c
 executor. The batch closes the executor at the end. An engine that can detect the loss of all its
 workers implements :class:`WatchedExecutor`.
 
-Loky was tried in the place of :class:`Processes`: its workers printed tracebacks at Ctrl-C, went
-on after their parent was killed, and imported from the current directory (`docs/runtime.md`).
+Loky was tried instead of :class:`Processes`. Its workers printed tracebacks at Ctrl-C, survived the
+end of their parent, and imported from the current directory (`docs/runtime.md`).
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class WatchedExecutor(Protocol):
     """Optional interface of an executor that can detect the loss of its workers."""
 
     def failure(self) -> str:
-        """Return why no result can arrive any more; "" while results can arrive."""
+        """Return the reason why no further result can arrive; "" while results can arrive."""
 
 
 @frozen(eq=False)
 class Engine:
-    """How to start executors: *start* returns a new executor, also after one broke.
+    """The way to start executors: *start* returns a new executor, also after a failure.
 
     *workers* is the number of tasks that run at the same time, if known. *stop* ends running tasks,
     if the engine can. *name* is used in messages.
@@ -81,7 +81,7 @@ class Engine:
 
 @define(eq=False)
 class Pool:
-    """The executor of an engine: started by the first task, and restarted after it broke."""
+    """The executor of an engine: started by the first task, and restarted after a failure."""
 
     engine: Engine
     executor: Executor | None = None
@@ -143,7 +143,7 @@ class Pool:
         self.executor = None
 
     def close(self, *, whole: bool) -> None:
-        """End the workers; if the work is not *whole*, also stop the tasks that run."""
+        """End the workers; if the work is not complete (*whole*), also stop running tasks."""
         if self.executor is None:
             return
         self._shut_down(whole=whole)
@@ -180,8 +180,8 @@ class Processes(ProcessPoolExecutor):
         """End the processes; without *wait*, do not wait for incomplete results.
 
         A worker may be killed in the middle of a result. Its reader then waits for the rest,
-        because this process still holds the write end. The interpreter would hang at exit, so the
-        write end is closed.
+        because this process still holds the write end. So the write end is closed; otherwise the
+        interpreter would hang at exit.
         """
         results = getattr(self, "_result_queue", None)
         super().shutdown(wait, cancel_futures=cancel_futures)
@@ -280,7 +280,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _defer_signals() -> Iterator[None]:
-    """Defer signals until a process is started: a half-started one would print a traceback.
+    """Defer signals until a process has started; a partly started one would print a traceback.
 
     Blocking the signals is not enough: another thread may receive them, and Python handles them in
     the main thread.

@@ -27,7 +27,9 @@ _ANY_FOLDERS = re.compile(rf"(?:^|(?<={_SEPARATOR}))(?:{_ANY})+")
 
 @frozen
 class Spec:
-    """A file to read, and its import options; *in_directory*: found in a directory, not named."""
+    """A file to read, with its import options; *in_directory* is true if it was found in a
+    directory.
+    """
 
     path: str
     in_directory: bool = False
@@ -35,7 +37,7 @@ class Spec:
 
 
 class _Walk:
-    """The entries of directories under one name of the command line, counted against the limit."""
+    """The entries of directories for one name of the command line, counted against the limit."""
 
     def __init__(self, name: str, show: Callable[[str], None]) -> None:
         self._name, self._show, self._count = name, show, 0
@@ -94,7 +96,8 @@ def specs(
 
 
 def foreign_files(folder: Path) -> list[str]:
-    """Return the files in a directory that may be of another tool; none beside a spec below it.
+    """Return the files in a directory that may be of another tool; none if it or a folder below has
+    a spec.
 
     Raises:
         SpecError: The directory has too many entries.
@@ -203,7 +206,7 @@ def _distinct_paths(paths: Iterable[str]) -> list[str]:
 
 
 def _regular(spec: Spec) -> Spec | Rejection:
-    """Return *spec*, or a rejection if it is not a regular file: reading a pipe may never end."""
+    """Return *spec*, or a rejection if it is not a regular file; reading a pipe might never end."""
     path = Path(spec.path)
     if path.exists() and not path.is_file():
         return reject(
@@ -213,7 +216,7 @@ def _regular(spec: Spec) -> Spec | Rejection:
 
 
 def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejection]:
-    """Yield the specs at *paths*; reject links that lead out of *home* and its project."""
+    """Yield the specs at *paths*; reject links that point outside of *home* and its project."""
     roots = (real_path(home), project_root(home / "any"))
     real = cache(os.path.realpath)
     for path in paths:

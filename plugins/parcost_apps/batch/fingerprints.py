@@ -1,11 +1,10 @@
 """Fingerprints (hashes) of everything that a result depends on, without importing a plugin.
 
-Two runs give the same result if three things agree: the *environment*, which is parcost and every
-plugin down to the last byte of its code; the *question*, which is the text of the spec and the
-options of the command line; and the texts that the spec imports. Code is hashed instead of
-identified by its version, because a plugin under development changes its code only. Specs in a
-package are hashed one by one, with the studies that use them. So a new figure in the catalogue
-re-evaluates only those studies.
+Two runs give the same result if three things agree: the *environment*, which is the code of parcost
+and of every plugin; the *question*, which is the text of the spec and the options of the command
+line; and the texts that the spec imports. Code is hashed, because a plugin under development
+changes without a new version. Specs in a package are hashed one by one, with the studies that use
+them. So a new figure in the catalogue re-evaluates only those studies.
 """
 
 from __future__ import annotations
@@ -172,8 +171,7 @@ class Imports:
     def find(self, module: Module, path: str) -> list[Import] | None:
         """Return the imports of the spec at *path*.
 
-        None if they cannot be listed: an import is missing, and may exist next time, or lies
-        outside the shared folders.
+        None if they cannot be listed: an import is missing, or is outside the shared folders.
         """
         found: list[Import] = []
         done: set[int] = set()
@@ -263,7 +261,7 @@ def _version(name: str) -> str:
 
 
 def _add(update: Callable[[bytes], None], part: str | bytes) -> None:
-    """Hash *part* with its length, so that different lists of parts never hash alike."""
+    """Hash *part* with its length, so that different lists of parts have different hashes."""
     data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
     update(b"%d:" % len(data))
     update(data)

@@ -85,7 +85,9 @@ class Format:
 
 
 class _EntryStream:
-    """Passes entries to an exporter, and records errors in making them apart from its own."""
+    """Passes entries to an exporter; errors in creating entries are kept separate from the
+    exporter's errors.
+    """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.failure: BaseException | None = None  # to make them
@@ -104,8 +106,8 @@ class _EntryStream:
 def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[Entry]:
     """Yield *entries*, or a single entry if they share one page.
 
-    Pages of few studies stay separate. Many studies, or a comparison, share a page with a line or a
-    column each.
+    Pages of few studies stay separate. Many studies share a page with one line each, and a
+    comparison has one column each.
     """
     from parcost.contract.entries import Entry
     from parcost.language.json_encoding import encode
@@ -152,7 +154,8 @@ def remember_formats(plugins: Plugins, cache: Cache) -> None:
 
 
 def progress_line(done: int, files: int, spent: float) -> str:
-    """Return how many files are done after *spent* seconds, their share and the time left.
+    """Return a text with the number of finished files after *spent* seconds, their share and the
+    remaining time.
 
     >>> progress_line(300, 1200, 30.0)
     '300 of 1,200 files done (25 %), 90 s left'
@@ -167,7 +170,7 @@ def progress_line(done: int, files: int, spent: float) -> str:
 
 
 class Watch:
-    """Passes entries to the exporter; prints their problems and keeps the worst exit code."""
+    """Passes entries to the exporter, prints their problems, and keeps the worst exit code."""
 
     def __init__(
         self,
@@ -228,9 +231,9 @@ class Watch:
             self._report.show_repeats()
 
     def _name_slow_files(self, ended: Event) -> None:
-        """Print the files that are evaluated if no result came for a while, once for each.
+        """Print the files in evaluation, once each, if no result arrived for a while.
 
-        A plugin may never return, which only the user can judge.
+        A plugin may never return; the user must decide.
         """
         named = ""
         while not ended.wait(_LONG_SECONDS / 10):
@@ -288,7 +291,9 @@ class Watch:
             write_message(message)
 
     def summary(self) -> str:
-        """Return the summary: a line per problem, the gravest last, then the counts of reports."""
+        """Return the summary: a line per problem, the most severe last, then the number of
+        reports.
+        """
         lines: list[str] = []
         for code, group in self._lines.items() if self._repeat else ():
             lines += group

@@ -1,9 +1,9 @@
 """The run of a batch: cached results are read, the rest evaluated, all in file order.
 
-Regardless of the distribution of work, entries come in the order of the files. They are equal to
-the bit, because one function makes them everywhere. Only a window of the files is in progress at
-any time, so memory does not grow with their number. The work of a worker that dies is repeated,
-file by file. A file that kills a worker twice is rejected.
+Entries are in the order of the files, for any distribution of the work. They are identical, because
+one function computes them everywhere. Only a limited number of files is in progress at any time, so
+memory does not grow with their number. If a worker dies, its work is repeated, file by file. A file
+that kills a worker twice is rejected.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class _Group:
 class BatchRun:
     """One batch: *worker* evaluates the files here, or an *engine* evaluates them elsewhere.
 
-    *done* counts the files whose entries were returned; *current* are the files whose entries come
-    next. *progress* receives the progress inside a file that is evaluated here.
+    *done* is the number of files whose entries were returned; *current* are the files whose entries
+    are next. *progress* receives the progress inside a file that is evaluated here.
     """
 
     question: Question

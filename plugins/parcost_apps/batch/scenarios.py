@@ -30,7 +30,7 @@ def evaluate(
     study: str | None = None,
     reading: ImportOptions = PLAIN,
 ) -> Iterator[Report | Rejection]:
-    """Yield the reports of every spec, in order; a rejection for each without one.
+    """Yield the reports of every spec, in order, and a rejection for each spec without a report.
 
     *study* selects one study of files that have several. Files of definitions that a directory
     holds are skipped: other specs import them.
@@ -52,7 +52,7 @@ def scenarios(
     study: str | None = None,
     reading: ImportOptions = PLAIN,
 ) -> Iterator[tuple[Spec, Scenario | Rejection]]:
-    """Yield the scenarios of every spec, in order; a rejection for each without one."""
+    """Yield the scenarios of every spec, in order, and a rejection for each spec without one."""
     for spec in specs(named, reading):
         if isinstance(spec, Rejection):
             yield Spec(spec.path), spec
@@ -117,8 +117,8 @@ def is_skipped(scenario: Scenario, spec: Spec) -> bool:
 def only_defines(scenario: Scenario) -> bool:
     """Return whether a file holds definitions and no study.
 
-    Definitions are labelled blocks that calculate nothing, and blocks that a prelude gives every
-    study. So are named values in a file without other blocks or merged files.
+    Definitions are labelled blocks without calculations, blocks that a prelude has, and named
+    values in a file without other blocks.
     """
 
     module, types = scenario.module, scenario.plugins.blocks

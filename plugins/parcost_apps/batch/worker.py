@@ -1,8 +1,8 @@
 """The evaluation of files for a batch, in this process or in a worker.
 
-A worker gets the names of files and reads them itself. It must see them under the same names, and
-run the same parcost and plugins; a mismatch is an error. It keeps its session between tasks, so
-imports are parsed once.
+A worker gets the names of files and reads them itself. The names must be valid for the worker, and
+it must have the same parcost and plugins; a mismatch is an error. It keeps its session between
+tasks, so imports are parsed once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class VersionMismatchError(ParcostError):
 class Task:
     """A task of a worker. Names of files are relative to *folder*.
 
-    *expected* is the environment of the caller. With *keep* answers are packed for a cache.
+    *expected* is the environment of the caller. With *keep*, results are packed for a cache.
     """
 
     question: Question
@@ -121,7 +121,7 @@ class Worker:
     def _pack_result(
         self, spec: Spec, question: Question, scenario: Scenario, entries: Sequence[Entry]
     ) -> CachedResult:
-        """Return the result in its cached form; without a key if its imports cannot be listed."""
+        """Return the result in its cached form; it has no key if its imports cannot be listed."""
         module = scenario.module
         needed = self._imports.find(module, spec.path)
         if needed is None:
@@ -149,7 +149,7 @@ def _steps(
 
 
 def _break_cycles(scenario: Scenario, report: Report) -> None:
-    """Break the reference cycles of a scenario and its report, so that they are freed at once.
+    """Break the reference cycles of a scenario and its report, so that they are freed immediately.
 
     The garbage collector would take longer than parsing.
     """

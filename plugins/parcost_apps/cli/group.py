@@ -23,7 +23,9 @@ class Commands(click.Group):
 
     @cached_property
     def points(self) -> dict[str, EntryPoint]:
-        """The entry points by name; if several have one name, ours wins, else the first."""
+        """The entry points by name; if several have one name, parcost's own or else the first is
+        used.
+        """
         found = sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p) != OURS, str(p)))
         return {point.name: point for point in reversed(found)}
 

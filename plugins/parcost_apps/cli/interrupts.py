@@ -19,8 +19,8 @@ ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 class Interrupts:
     """Handles Ctrl-C, which Python loses if it arrives while an object is finalized.
 
-    It is deferred inside :meth:`defer`. So are other *signals*, unless they are ignored, as under
-    ``nohup``. In a process that *ends* with the run, signals after the first are ignored.
+    It is deferred inside :meth:`defer`, as are other *signals*, unless they are ignored
+    (``nohup``). In a process that *ends* with the run, signals after the first are ignored.
     """
 
     number: ClassVar[int] = signal.SIGINT  # the last that came, and when

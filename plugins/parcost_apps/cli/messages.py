@@ -1,6 +1,7 @@
 """Messages on stderr: diagnostics and progress.
 
-The progress bars of click were tried and left: messages do not fit beside them (`docs/runtime.md`).
+The progress bars of click are not used, because they do not allow messages in between
+(`docs/runtime.md`).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _MOST_PATHS = 3  # that the note of a warning names
 def write_message(text: str, *, remarks: bool = False) -> None:
     """Write a message to stderr, with terminal control characters removed.
 
-    All lines are wrapped if *remarks* is set, otherwise the sentences on a terminal. A line end
-    inside the sentence of an error is escaped: the sentence quotes it from an argument or a file.
+    If *remarks* is set, all lines are wrapped; otherwise only sentences, on a terminal. A line end
+    inside the sentence of an error is escaped, because it comes from an argument or a file.
     """
     if not remarks and text.startswith(("error", "warning")):
         text = _INNER_END.sub(r"\\n", text)

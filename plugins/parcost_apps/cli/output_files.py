@@ -1,6 +1,6 @@
 """Files and folders of results, which are written completely or not at all.
 
-The atomic files of click were tried and left: they put half a result in place at Ctrl-C
+The atomic files of click are not used, because they leave an incomplete result after Ctrl-C
 (`docs/runtime.md`).
 """
 
@@ -29,7 +29,7 @@ class OutputFile(WholeTarget):
     """The output: stdout, or a file that is replaced only when the new content is complete.
 
     A target that is not a regular file, such as a pipe, is written directly. *interrupts* are
-    deferred while a piece is written to stdout. An interrupt that was lost is raised at the end.
+    deferred while a piece is written to stdout. A lost interrupt is raised at the end.
     """
 
     def __init__(self, name: str | None, interrupts: Interrupts | None = None) -> None:
@@ -81,7 +81,8 @@ class OutputFile(WholeTarget):
 class OutputFolder(WholeTarget):
     """A new folder of results, which appears when it is complete.
 
-    A folder that is not empty is rejected: its files would be lost, or taken for new ones.
+    A folder that is not empty is rejected, because its files could be lost or mistaken for new
+    ones.
     """
 
     def __init__(self, name: str) -> None:

@@ -24,7 +24,7 @@ _HANGING = 2
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Return whether *stream* is a terminal, or ``FORCE_COLOR`` says to treat it as one."""
+    """Return whether *stream* is a terminal, or ``FORCE_COLOR`` is set."""
     return stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 

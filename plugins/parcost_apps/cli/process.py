@@ -1,9 +1,10 @@
-"""State of the whole process that a plugin may not change: its end, its folder, its stack.
+"""State of the whole process that a plugin must not change: exit, current directory, recursion
+limit.
 
 `os._exit(0)` in a plugin would end a batch without its results and with exit code 0. After
-`os.chdir` the next file is missing, and a lower recursion limit makes another plugin fail. Each
-of these calls raises an error instead, so that the plugin that makes it is named. A process that a
-plugin forks is its own, and may call all of them.
+`os.chdir` the next file is missing, and with a lower recursion limit another plugin fails. So each
+of these calls raises an error that names the plugin. A process that a plugin forks may call all of
+them.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def _raise_stdout_errors() -> Iterator[None]:
 def _put_whole(text: str, interrupts: Interrupts) -> None:
     """Write to stdout without its buffer, which loses its content when it is interrupted.
 
-    After an interrupt, do not wait long for a reader that reads nothing.
+    After an interrupt, the wait for a slow reader is short.
     """
     stream = results()
     try:
@@ -83,7 +83,7 @@ def discard(stream: TextIO) -> None:
 class Reservation:
     """Reserves stdout for results: other output of this process goes to stderr.
 
-    Plugins, workers and other child processes may print. A line of theirs between two results would
+    Plugins, workers and other child processes may print. Their output between two results would
     break the parser of a reader.
     """
 
@@ -137,7 +137,7 @@ def results() -> TextIO:
 
 
 class _StandIn:
-    """Replaces a standard stream of this process, and handles errors in writing it."""
+    """Replaces a standard stream of this process, and handles write errors."""
 
     name = ""
 
@@ -174,7 +174,7 @@ class _StandIn:
 
 
 class Results(_StandIn):
-    """Stdout; an error in writing it is raised as an error of stdout and nothing else."""
+    """Stdout; a write error is raised as an error of stdout."""
 
     name = "stdout"
 
@@ -183,7 +183,7 @@ class Results(_StandIn):
 
 
 class Messages(_StandIn):
-    """Stderr; an error in writing it drops the message.
+    """Stderr; if a write fails, the message is dropped.
 
     Results matter more than messages, and the exit code reports success or failure.
     """

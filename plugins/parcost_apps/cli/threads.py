@@ -1,7 +1,7 @@
 """Failures of threads that plugins start: a warning line instead of a traceback.
 
-The plugin still returned an answer, or has a fault of its own. So the failed thread is not a fault
-of a report, but it is printed. The hook is ``threading.excepthook`` of the standard library.
+The failed thread is no fault of a report, because the plugin has returned a result or another
+fault. But it is printed. The hook is ``threading.excepthook`` of the standard library.
 """
 
 from __future__ import annotations

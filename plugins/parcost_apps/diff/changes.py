@@ -55,7 +55,7 @@ class NumberChange:
 class AttributeChange:
     """An attribute before and after, as `parcost show` prints it; None where it is absent.
 
-    *follows*: neither side writes it, so it is a consequence of other attributes.
+    *follows* is true if neither side writes it, so that it follows from other attributes.
     """
 
     name: str
@@ -69,9 +69,9 @@ class AttributeChange:
 class StudyChange:
     """A study in both versions. *at* are the values of a sweep's axes at this point.
 
-    *verdicts* and *valid* (whether the study runs) are before and after. *reasons* are why it does
-    not run after the change. *terms* are exposed seconds of the step, and *causes* their sums.
-    *memory* has the bytes of the device with the highest peak.
+    *verdicts* and *valid* (whether the study runs) are before and after. *reasons* are the reasons
+    why it does not run after the change. *terms* are exposed seconds of the step, and *causes*
+    their sums. *memory* has the bytes of the device with the highest peak.
     """
 
     name: str

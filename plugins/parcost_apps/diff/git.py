@@ -78,7 +78,7 @@ def tree_entries(revision: str) -> Generator[tuple[str, str, bytes], None, None]
 def contents(objects: Sequence[str], limit: int) -> Generator[bytes | None, None, None]:
     """Yield the content of each object in turn; None for an object of more than *limit* bytes.
 
-    Objects are read one after another, so that memory holds one at a time.
+    Objects are read one after another, so that only one is in memory.
 
     Raises:
         SpecError: git fails, or an object is missing.

@@ -175,7 +175,7 @@ def _study(
 
 
 def _cell(text: str | None, *, full: bool) -> str:
-    """Return a value for a cell; its source or reason is left out unless *full*.
+    """Return a value for a cell; its source or reason is omitted unless *full*.
 
     >>> _cell('1 @assumed("tp is 1")', full=False), _cell(None, full=True)
     ('1 (assumed)', '-')

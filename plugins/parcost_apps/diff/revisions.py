@@ -32,7 +32,7 @@ def is_revision(name: str) -> bool:
 
 
 def merge_base(one: str, other: str) -> str:
-    """Return the commit at which two branches part: `git diff A...B` begins there.
+    """Return the merge base of two branches, where `git diff A...B` begins.
 
     Raises:
         SpecError: git fails, or the branches have no commit in common.

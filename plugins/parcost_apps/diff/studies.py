@@ -29,7 +29,7 @@ class Side:
     """One version of studies: *paths* below *folder*, with attributes that are set.
 
     *title* is the name in messages. *completing* are values for attributes that a file of another
-    tool lacks; they are set only where needed.
+    tool lacks; they are set only if needed.
     """
 
     title: str
@@ -63,8 +63,8 @@ def differences(
 ) -> Difference:
     """Return the differences between the studies of two sides.
 
-    Two files are compared study by study; if each has one, whatever their names. Studies whose
-    texts are the same are not evaluated.
+    Two files are compared study by study, by name. If each has a single study, the names do not
+    matter. Studies whose texts are the same are not evaluated.
     """
     rejections: list[tuple[str, Rejection]] = []
     first = dict(_scenarios(before, session, study, rejections))

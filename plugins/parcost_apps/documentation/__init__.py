@@ -1,1 +1,3 @@
-"""``parcost docs``: the pages of the documentation, offline; the reference pages are made here."""
+"""``parcost docs``: the pages of the documentation, offline; the reference pages are generated
+here.
+"""

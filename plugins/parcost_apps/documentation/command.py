@@ -1,4 +1,4 @@
-"""``parcost docs``: the pages of the documentation, without a network."""
+"""``parcost docs``: the pages of the documentation, offline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of the Python interface, made from the docstrings of ``parcost.__all__``.
+"""The reference of the Python interface, generated from the docstrings of ``parcost.__all__``.
 
 ``python -m parcost_apps.documentation.interface`` prints it. With ``docs/api.md`` it rewrites the
 file. With a file and a package it writes the functions of the package.

@@ -1,10 +1,10 @@
-"""The language reference, made from the declarations of plugins.
+"""The language reference, generated from the declarations of plugins.
 
     python -m parcost_apps.documentation.language                     prints it
     python -m parcost_apps.documentation.language docs/language.md    rewrites that part of the file
 
 The blocks, their attributes, defaults and ranges, and the names in registries come from the
-installed plugins. So a site with plugins of its own gets its own reference.
+installed plugins. So the reference includes the plugins of the user.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def rule_link(page: RulePage) -> str:
 
 
 def rules_markdown(pages: Iterable[RulePage], link: Callable[[RulePage], str] = own_link) -> str:
-    """Return a table with a line for each rule; *link* returns the target of its link."""
+    """Return a table with a line for each rule; *link* returns the link of a rule."""
     rows = [f"| [`{page.id}`]({link(page)}) | {_kind(page)} | {page.title} |" for page in pages]
     return "\n".join(["| rule | severity | what |", "| :-- | :-- | :-- |", *rows, ""])
 

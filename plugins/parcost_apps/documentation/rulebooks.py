@@ -67,7 +67,9 @@ class RulePage:
 
     @property
     def allowable(self) -> bool:
-        """Whether a spec may switch the rule off: only a warning, as an error leaves no numbers."""
+        """Whether a spec may switch the rule off: only warnings, because after an error there are
+        no numbers.
+        """
         return self.severity == "warning"
 
 
@@ -176,7 +178,9 @@ def _examples(
 
 
 def _apply(text: str, changes: Any, wrong: Callable[[str], PluginError]) -> str:
-    """Return *text* with *changes* applied: pairs of an old part, found once, and a new one."""
+    """Return *text* with *changes* applied: pairs of an old part, which occurs once, and a
+    new one.
+    """
     for change in changes:
         if not isinstance(change, list) or list(map(type, change)) != [str, str]:
             raise wrong(f"the change {quote(change)}, which is not a pair of texts")

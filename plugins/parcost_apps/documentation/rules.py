@@ -1,4 +1,4 @@
-"""The pages of all rules, made from the rulebooks of the core and of plugins.
+"""The pages of all rules, generated from the rulebooks of the core and of plugins.
 
 python -m parcost_apps.documentation.rules               prints them
 python -m parcost_apps.documentation.rules docs/rules    writes them into a folder

@@ -1,4 +1,4 @@
-"""Changes that a diagnostic offers: the nearest legal value, the name that was meant, an import.
+"""Changes that a diagnostic proposes: the nearest valid value, a similar name, or an import.
 
 They come from the help of diagnostics, which has the replacement text in backquotes.
 """
@@ -73,6 +73,6 @@ def _values(span: Span, help: str) -> Iterator[QuickFix]:
 
 
 def _part(span: Span, diagnostic: Diagnostic) -> Span:
-    """Return the span that a proposed name replaces: only the unit if the unit is unknown."""
+    """Return the span that a proposed name replaces; only the unit if the unit is unknown."""
     found = _UNIT.search(span.text) if diagnostic.id == "unknown-unit" else None
     return span if found is None else Span(span.source, span.start + found.start(), span.end)

@@ -36,7 +36,9 @@ class BoundStudy:
 
     @property
     def values(self) -> Mapping[str, AttributeText]:
-        """The values of all attributes by path, as text of a spec; empty if it has errors."""
+        """The values of all attributes by path, as text of a spec; empty if the study has
+        errors.
+        """
         if self._values is None:
             made = attempt("", lambda: attributes(self.scenario.first))
             self._values = {} if self.has_errors or isinstance(made, Rejection) else made
@@ -47,7 +49,7 @@ class BoundStudy:
 class Analysis:
     """The syntax tree and the studies of a file, without rules and evaluation.
 
-    *imports* are the import paths of the file and of its imports, existing or not.
+    *imports* are the import paths of the file and of its imports, including missing files.
     """
 
     path: str

@@ -1,9 +1,10 @@
-"""Completion: the texts that can be inserted at the cursor, with their documentation.
+"""Completion: the texts that may be inserted at the cursor, with their documentation.
 
     propose(analysis, text, offset)   # [Proposal("device = ", ...), ...]
 
-A block takes attributes that it does not have yet and blocks that belong inside it; a value takes
-words of its declaration; an import takes entries of catalogues and files beside the spec.
+In a block, these are attributes that it does not have yet and blocks that belong inside it. For a
+value, they are the words of its declaration. For an import, they are entries of catalogues and
+files in the folder of the spec.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def _attribute(type_: BlockType, name: str, field: Field, cursor: Cursor) -> Pro
 
 
 def _attributes_of(tree: s.Block, offset: int) -> set[str]:
-    """Return the attributes that the innermost block around *offset* has already."""
+    """Return the attributes that the innermost block around *offset* already has."""
     block = tree
     while True:
         blocks = (item for item in block.items if isinstance(item, s.Block))

@@ -27,7 +27,7 @@ class DocumentState:
     """The state of one document.
 
     *good* is the last analysis without errors, and *evaluation* the result of the last evaluation.
-    *current* says that the present text has been evaluated, *late* that its evaluation takes too
+    *current* is true if the present text has been evaluated, and *late* if its evaluation takes too
     long.
     """
 
@@ -104,7 +104,7 @@ class Documents:
     def job(
         self, path: str, done: Callable[[EvaluationJob, FileEvaluation | None], None]
     ) -> EvaluationJob | None:
-        """Return the job that evaluates a document; the job before it is stopped."""
+        """Return the job that evaluates a document, and stop the previous one."""
         state = self.state(path)
         text = self.texts.get(path)
         if state is None or text is None:

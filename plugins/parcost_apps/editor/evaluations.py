@@ -1,6 +1,6 @@
-"""The evaluation of a file: its rules, and a line for each study. It may take a while.
+"""The evaluation of a file: its rules, and a line for each study. It may take long.
 
-An evaluation runs in a thread and a session of its own, on a copy of the texts. If the text changes
+An evaluation runs in a separate thread and session, on a copy of the texts. If the text changes
 meanwhile, it ends at the next study or point.
 """
 

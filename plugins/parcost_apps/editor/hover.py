@@ -40,8 +40,8 @@ def hover(
 ) -> HoverText | None:
     """Return the documentation, value and source of the name at *offset*.
 
-    *before* is the last analysis without errors, whose values stand in for those that are missing.
-    *claims* are the results of claims, by text.
+    *before* is the last analysis without errors; its values replace missing ones. *claims* are the
+    results of claims, by text.
     """
     found = occurrence_at(analysis, offset)
     if found is None:
@@ -194,7 +194,7 @@ def _qualifier(referent: Referent) -> str:
 
 
 def _code(lines: Sequence[str]) -> str:
-    """Return lines of a spec as a fenced code block whose fence they cannot close."""
+    """Return lines of a spec as a fenced code block with a fence that is not in the lines."""
     text = escape_lines("\n".join(lines)).replace("```", "` ` `")
     return f"```par\n{text}\n```"
 

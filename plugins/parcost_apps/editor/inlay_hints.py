@@ -25,7 +25,7 @@ class InlayHint:
 def find_hints(analysis: Analysis, before: Analysis | None = None) -> Iterator[InlayHint]:
     """Yield the computed defaults of each outermost block of a file.
 
-    *before* is the last analysis without errors, whose values stand in for those that are missing.
+    *before* is the last analysis without errors; its values replace missing ones.
     """
     for block in _blocks(analysis.tree):
         type_ = analysis.session.plugins.blocks.get(block.kind.text)

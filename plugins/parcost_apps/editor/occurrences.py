@@ -3,8 +3,8 @@
     for occurrence in occurrences(analysis, offset):
         occurrence.span.text, occurrence.referent.kind    # "h100_sxm", "block"
 
-Hover, definitions, references and rename all use this one walk over the syntax tree. Names resolve
-as the binder resolves them: by its definitions, its lets and its lookup of blocks.
+Hover, definitions, references and rename all use this one walk over the syntax tree. Names are
+resolved as in the binder: by definitions, lets and block lookup.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Referent:
 
     *kind* is block, let, alias, study, attribute, keyword, choice, entry, file, unit, function,
     figure, qualifier or provenance. *span* is the definition, None if no file has one. *what* is
-    the object of the language, such as a field or a definition. *path* is the path of an attribute:
-    ``cluster.devices``.
+    the Python object behind it, such as a field or a definition. *path* is the path of an
+    attribute: ``cluster.devices``.
     """
 
     kind: str
@@ -344,7 +344,7 @@ def _entry_referent(target: s.Path, scope: NameScope) -> Referent:
 
 
 def block_referent(definition: Definition, module: Module) -> Referent | None:
-    """Return the lowest layer of a block that has its label; layers above override it.
+    """Return the lowest layer of a block that has the same label; layers above override it.
 
     The block after ``extends`` is not such a layer. A block without a label has no referent.
     """

@@ -1,4 +1,4 @@
-"""Diagnostics in an editor: their place in a document, and their life while the text changes."""
+"""Diagnostics in an editor: their place in a document, and their updates while the text changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rename: change a name wherever it occurs, in a file and in the files that import it.
 
-The change is tried first. It is rejected with a message if a name would mean something else, or if
-a new error would appear.
+The change is first applied to a copy. It is rejected with a message if the meaning of a name would
+change, or a new error would appear.
 """
 
 from __future__ import annotations

@@ -563,7 +563,7 @@ def _add_quick_fixes(server: Server) -> None:
 
 
 def serve(make_session: Callable[[], Session], reader: int, writer: int) -> int:
-    """Answer an editor over two descriptors until it is gone; return the exit code."""
+    """Serve an editor over two descriptors until it disconnects; return the exit code."""
     server = make_server(make_session)
     messages: Any = MessageStream(copy(reader, "rb"))
     server.start_io(messages, copy(writer, "wb"))
@@ -571,7 +571,7 @@ def serve(make_session: Callable[[], Session], reader: int, writer: int) -> int:
 
 
 def listen(make_session: Callable[[], Session], host: str, port: int) -> int:
-    """Answer one editor over a connection until it is gone; return the exit code."""
+    """Serve one editor over a connection until it disconnects; return the exit code."""
     server = make_server(make_session)
     server.start_tcp(host, port)
     return server.exit_code

@@ -1,7 +1,7 @@
 """A daemon thread that reads from the editor.
 
-A process waits for the pool threads of the standard library before it ends. A thread that reads
-stdin would wait for an editor that is gone, or that has sent a signal instead.
+At its end, a process waits for the pool threads of the standard library. A pool thread that reads
+stdin would wait for an editor that has disconnected.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class OpenText:
 
     @property
     def shift(self) -> int:
-        """The number of characters ahead of the text of the spec: a byte order mark."""
+        """The number of characters before the text of the spec: 1 for a byte order mark, else 0."""
         return len(self.lines.text) - len(self.text)
 
     def range(self, start: int, end: int) -> TextRange:
@@ -39,7 +39,7 @@ class OpenText:
 
 @define(eq=False)
 class OpenTexts:
-    """All open documents, by resolved path. *encoding* is the encoding that columns count."""
+    """All open documents, by resolved path. *encoding* is the encoding of column numbers."""
 
     encoding: str = "utf-16"
     buffers: dict[str, Buffer] = Factory(dict)
@@ -95,7 +95,7 @@ def key_of(path: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return *text* with lone surrogates, which no file can have, as replacement characters."""
+    """Return *text* with lone surrogates, which no file can contain, replaced."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -162,7 +162,9 @@ def command(
 
 @contextmanager
 def _watch_file(out: str | None, watch: Watch) -> Iterator[tuple[OutputFile, Interrupts]]:
-    """Yield the output file, put in place at the end; after an error *watch* prints the cause."""
+    """Yield the output file and move it into place at the end; after an error *watch* prints the
+    cause.
+    """
     from parcost.language.errors import SpecError
 
     interrupts = Interrupts()
@@ -254,7 +256,7 @@ def _cache(folder: str | None, environment: Environment) -> Cache:
 def _format(
     name: str, environment: Environment, cache: Cache | None
 ) -> tuple[Format, Worker | None]:
-    """Return the format, and the worker that was started to find it, if any."""
+    """Return the format, and the worker that was started to find the format, if any."""
     from parcost_apps.batch.formats import find_cached_format, find_format, remember_formats
     from parcost_apps.batch.worker import Worker
 

@@ -2,10 +2,10 @@
 
 Shard ``2/8`` is the second eighth of the files, in their order. The shards in sequence are the
 whole batch. A shard is a file of JSON lines, whatever the format of the run: one line for each
-entry, and a checksum line. ``parcost merge`` writes the format from the entries, as one run does
-from those of its workers. The checksum line names the run and the part, and has a digest of the
-lines above. Without it the shard was cut short; with another digest it was edited. A shard of a run
-in csv, shortened:
+entry, and a checksum line. ``parcost merge`` writes the format from these entries, as a run does
+from the entries of its workers. The checksum line names the run and the part, and has a digest of
+the lines above. If it is missing, the shard is incomplete; if the digest differs, the shard was
+edited. A shard of a run in csv, shortened:
 
     {"path":"a.par","name":"a","exit_code":0,...,"part":"points","text":"[{\\"path\\":..."}
     {"shard":{"number":2,"of":8,"run":"5f0c...","format":"csv",...,"digest":"e3b0..."}}
@@ -36,7 +36,7 @@ class ShardError(ParcostError):
 
 @frozen(kw_only=True)
 class Shard:
-    """Shard *number* of *of* of the run whose hash is *run*.
+    """Part *number* of *of* parts of the run whose hash is *run*.
 
     The run writes *format* from a *part* of entries; its pages have a *kind*. *digest* is the hash
     of the lines of the shard, once they are written.
@@ -120,7 +120,7 @@ class Shard:
 
 
 def run_of(environment: str, question: str, paths: Sequence[str]) -> str:
-    """Return the hash of a run: its code, its options and its files."""
+    """Return the hash of a run, from its code, its options and its files."""
     hashed = sha256()
     for text in (environment, question, *paths):
         data = text.encode("utf-8", "surrogatepass")

@@ -2,8 +2,8 @@
 
 Installed with the extra ``dask``. The workers must run the same parcost and plugins. They must see
 the specs under the same names, as on a shared file system. If a worker dies, the scheduler gives
-its tasks to the others. If the scheduler dies, the work ends, unless a new one is at its address
-before the client's timeout.
+its tasks to others. If the scheduler dies, the work ends, unless a new scheduler starts at its
+address before the client's timeout.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _failure(address: str, why: str) -> SpecError:
 
 
 def _connection_error(address: str) -> str:
-    """Return the reason why *address* accepts no connection; "" if it does, or is not a TCP
+    """Return the reason why *address* accepts no connection; "" if it does, or if it is not a TCP
     address.
 
     The client of Dask would retry for long, and print a traceback.

@@ -65,7 +65,7 @@ def command(
 
 
 def _several(report: Report) -> None:
-    """Report that a sweep has no single answer, and how to explain one of its points."""
+    """Report that a sweep has no single explanation, and how to explain one of its points."""
     from parcost_formats.rendering.point_options import point_options
 
     swept = " and ".join(f"`{name}`" for name, _ in report.axes)

@@ -306,7 +306,9 @@ def _formula(formula: Formula, write: _Writer) -> list[tuple[str, str]]:
 
 
 def _formula_text(formula: Formula) -> str:
-    """Return a formula in symbols; a sum over the table below is shown as "sum over terms"."""
+    """Return a formula in symbols; a sum over the terms of the next table is written as "sum over
+    terms".
+    """
     shown = fractions(formula.shown)
     return (
         shown.replace("sum(", "sum over terms ").rstrip(")") if _SERIES.fullmatch(shown) else shown
@@ -331,7 +333,7 @@ def _numbers(formula: Formula, write: _Writer) -> str:
 
 @record(eq=False)
 class _Leaves:
-    """The leaves of a formula tree: attributes of the *study*, and figures with own pages.
+    """The leaves of a formula tree: attributes of the *study*, and figures with a separate page.
 
     *figures* are the names of such figures, by the id of their formula.
     """
@@ -348,13 +350,13 @@ class _Leaves:
         return f" ({said}, @{origin.kind})" if origin.kind else f" ({said})" if said else ""
 
     def command(self, of: Formula) -> str:
-        """Return the command that explains a formula with a page of its own, else ""."""
+        """Return the command that explains a formula with a separate page, else ""."""
         name = self.figures.get(id(of))
         return f"parcost explain {shlex.quote(self.study.path)} {name}" if name else ""
 
 
 def _symbols(formula: Formula, write: _Writer, leaves: _Leaves) -> Iterator[Item]:
-    """Yield a table of the symbols; below each, once, the symbols of its own formula."""
+    """Yield a table of the symbols; the symbols of a formula in it follow below, each once."""
     rows: list[Row] = []
     seen: set[int] = set()
     waiting = [(symbol, value, unit, 0) for symbol, value, unit in formula.symbols()][::-1]

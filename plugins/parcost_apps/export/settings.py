@@ -1,8 +1,8 @@
 """Export of a study as settings of another tool, and the attributes that are lost.
 
-A writer's text is read back by the importer of its tool. Blocks that the importer makes replace
-blocks of the study; blocks of the machine stay. The result is compared with the original study,
-attribute by attribute: `recompute.mlp` of a tool without such a switch is a difference.
+A writer's text is read back by the importer of its tool. Blocks of the importer replace blocks of
+the study; blocks of the machine stay. The result is compared with the original study, attribute by
+attribute. For example, `recompute.mlp` differs if the tool has no such switch.
 """
 
 from __future__ import annotations

@@ -117,7 +117,9 @@ _READING = (
 
 
 def output_format(given: str | None, out: str | None, names: Collection[str], default: str) -> str:
-    """Return the format *given*, else the one of *names* in which *out* ends, else the default."""
+    """Return the format *given*, or the format in *names* with the suffix of *out*, or the
+    default.
+    """
     suffix = Path(out or "").suffix.removeprefix(".").lower()
     return given or (suffix if suffix in names else default)
 
@@ -218,14 +220,16 @@ class StudyOptions(NamedTuple):
     def scenarios(
         self, paths: Sequence[str], session: Session
     ) -> Iterator[tuple[Spec, Scenario | Rejection]]:
-        """Yield each spec with its scenarios, in order; with a rejection if it has none."""
+        """Yield each spec with its scenarios, in order, or with a rejection."""
         from parcost_apps.batch.scenarios import scenarios
 
         study, values, reading, _ = self
         return scenarios(paths, session, overrides=values, study=study, reading=reading)
 
     def evaluate(self, paths: Sequence[str], session: Session) -> Iterator[Report | Rejection]:
-        """Yield the reports of every spec, in order; a rejection for each without one."""
+        """Yield the reports of every spec, in order, and a rejection for each spec without a
+        report.
+        """
         from parcost_apps.batch.scenarios import evaluate
 
         study, values, reading, _ = self
@@ -266,7 +270,7 @@ def print_faults(lines: Iterable[str]) -> bool:
 
 
 def skip_faults(lines: Iterable[str]) -> None:
-    """Mark faults that a page already shows as printed."""
+    """Mark faults that a page already shows, so that they are not printed again."""
     click.get_current_context().meta.setdefault(_REPORTED, set()).update(lines)
 
 

@@ -40,7 +40,7 @@ def is_foreign(path: str) -> bool:
 def join_specs(
     paths: Sequence[str], reading: ImportOptions, session: Callable[[], Session], *, only: bool
 ) -> tuple[tuple[str, ...], ImportOptions]:
-    """Return the files to read and the options; the files of one job are joined into the first."""
+    """Return the files to read and the options; files of one job are merged into the first."""
     from attrs import evolve
 
     if len(paths) < 2 or not all(map(is_foreign, paths)):
@@ -89,7 +89,7 @@ def _is_recognized(path: str, session: Session) -> bool:
 def is_one_job(
     paths: Sequence[str], reading: ImportOptions, session: Callable[[], Session]
 ) -> bool:
-    """Return whether files are of different tools, and no two describe the same part of a job."""
+    """Return whether files are of different tools, and do not describe the same part of a job."""
     if len(paths) < 2 or not all(map(is_foreign, paths)):
         return False
     found = _read_files(paths, reading, session())

@@ -2,7 +2,7 @@
 
 There is a column for each axis and for each value that follows from them. The figures of the step
 have the same names as in ``parcost eval``. They are empty if the layout only has a lower bound;
-bounds have columns of their own.
+bounds have separate columns.
 """
 
 from __future__ import annotations

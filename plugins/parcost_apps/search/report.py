@@ -1,7 +1,8 @@
-"""The full page of a search: the best layouts, why others are slower, the rejected, and the front.
+"""The full page of a search: best layouts, reasons why others are slower, rejections, and Pareto
+front.
 
-The best layouts are evaluated once more as ordinary studies, so that every second belongs to a
-term. The differences of these ledgers show why a layout is slower than the best.
+The best layouts are evaluated again as ordinary studies, so that their time is known by term. The
+differences of these ledgers show why a layout is slower than the best.
 """
 
 from __future__ import annotations
@@ -124,7 +125,9 @@ def search_page(
 
 
 def faults(found: SearchResult, best: Sequence[RankedLayout]) -> list[str]:
-    """Return the failures of plugins so far, each once, including failures in late evaluations."""
+    """Return the failures of plugins so far, each once, including failures in the evaluation of
+    listed layouts.
+    """
     late = [fault.line for fault in best[0].result.faults]
     return list(dict.fromkeys([*found.faults, *late]))
 
@@ -209,7 +212,7 @@ def eval_command(space: Space, entry: RankedLayout) -> str:
 
 
 def eval_words(space: Space, entry: RankedLayout, *, brief: bool = False) -> list[str]:
-    """Return the command that evaluates a layout; an option and its value are one string.
+    """Return the command that evaluates a layout; an option and its value are one word.
 
     A *brief* command omits values that the spec already has.
     """
@@ -356,7 +359,8 @@ def headroom(entry: RankedLayout) -> float:
 
 
 def step_times(shown: Sequence[RankedLayout]) -> Sequence[Figure]:
-    """Return the first layout's figures in seconds, besides the step time, that have an interval.
+    """Return the figures in seconds of the first layout that have an interval, except the step
+    time.
 
     A plugin provides such a figure if it corrects the prediction.
     """

@@ -269,7 +269,9 @@ def _reasons(shown: Sequence[RankedLayout]) -> Iterator[Line]:
 
 
 def _count_exclusions(found: SearchResult, more: int) -> str:
-    """Return how many layouts were excluded, and where the rest of the report is."""
+    """Return a line with the number of excluded layouts, and the options that print the rest of the
+    report.
+    """
     rules = found.size - found.legal if not found.sampled else sum(found.rejected.values())
     limits = sum(found.limits.values())
     parts = [f"{rules:,} by rules", f"{found.large:,} by memory"]

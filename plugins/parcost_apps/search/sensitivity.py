@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Neighbour:
     """A layout with one other value; *says* is its result in words, or why it is invalid.
 
-    *same*: step time and memory are exactly equal.
+    *same* is true if step time and memory are exactly equal.
     """
 
     path: str
@@ -36,8 +36,8 @@ class Neighbour:
 def neighbours(found: SearchResult, axes: Sequence[Axis]) -> Iterator[Neighbour]:
     """Yield the neighbours of the best layout.
 
-    On an axis of numbers they are the next smaller and larger value, on an axis of words all
-    others.
+    On an axis of numbers these are the next smaller and larger value. On an axis of words they are
+    all others.
     """
     at = settings(found.scenario, found.best[0].values)
     for axis in axes:

@@ -1,4 +1,4 @@
-"""The live page: a server of one page for one study, and its evaluation process.
+"""The web page of one study: its server, and its evaluation process.
 
 Starlette and uvicorn serve it; only ``parcost serve`` imports this package.
 """

@@ -1,7 +1,7 @@
 """The guard of the page: authentication of requests, and security headers of answers.
 
-The page runs on the user's machine, beside a browser that opens untrusted pages. Those can send
-requests to any address, so three things are checked before anything else:
+The browser of the user also opens untrusted pages, which can send requests to this server. So every
+request is checked first:
 
 - ``Host`` is the address that the server is bound to. A foreign name that resolves to this
   machine (DNS rebinding) is rejected.
@@ -55,7 +55,9 @@ class Address:
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie. It has the port, as browsers share cookies between ports."""
+        """The name of the cookie. It contains the port, because browsers share cookies between
+        ports.
+        """
         return f"parcost_{self.port}"
 
     def admits(self, token: str | None) -> bool:

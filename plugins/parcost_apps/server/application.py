@@ -5,8 +5,8 @@ the page. ``POST /spec`` answers it with the resolved spec. ``POST /search`` ans
 progress, then the best layouts. ``POST /stop`` ends the search of its page with the best layouts so
 far.
 
-One search runs at a time, as two would slow each other; it belongs to the page that started it.
-Other pages can neither start one meanwhile nor stop it.
+Only one search runs at a time, and belongs to the page that started it. Other pages cannot start
+another search or stop it.
 
 Answers are JSON. Errors and timeouts are answered with diagnostics.
 """
@@ -87,13 +87,13 @@ class LivePage:
         return HTMLResponse(self._page["text"], headers=policy)
 
     async def evaluate(self, request: Request) -> Response:
-        """Return the report and the form with the change of a page."""
+        """Return the report and the form after a change on a page."""
         body = await read_body(request, CHANGE_KEYS)
         task = PageTask("evaluate", (change_of(body),))
         return _answer(await self.queue.ask(page_of(body), task))
 
     async def spec(self, request: Request) -> Response:
-        """Return the resolved spec with the change of a page."""
+        """Return the resolved spec after a change on a page."""
         body = await read_body(request, CHANGE_KEYS)
         task = PageTask("spec", (change_of(body),))
         return _answer(await self.queue.ask(f"{page_of(body)} spec", task))
@@ -107,7 +107,7 @@ class LivePage:
         return StreamingResponse(self._events(page, order), media_type="text/event-stream")
 
     async def stop(self, request: Request) -> Response:
-        """End the search of its page; searches of other pages go on."""
+        """End the search of its page; other pages cannot end it."""
         if page_of(await read_body(request, PAGE_KEYS)) == self._searcher:
             self.searches.stop_search()
         return Response(status_code=204)

@@ -40,7 +40,7 @@ class BodyError(ParcostError):
 
 @frozen(kw_only=True)
 class FormChange:
-    """The values that a page sets, by path, and the catalogue entries that they name."""
+    """The values that the user set on a page, by path, and the catalogue entries that they name."""
 
     values: Mapping[str, str] = field(factory=dict)
     uses: tuple[str, ...] = ()

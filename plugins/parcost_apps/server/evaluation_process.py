@@ -1,6 +1,6 @@
 """The evaluation process: unlike a thread, it can be killed at any moment.
 
-Tasks go to it as objects, and answers come back as JSON, after a byte with their kind.
+Tasks are sent to it as objects. Results are returned as JSON, after a byte with their kind.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PageTask:
 
 @define(eq=False)
 class EvaluationProcess:
-    """A process with a study, started on demand, and restarted after it has ended."""
+    """A process with a study; it is started on demand, and restarted after its end."""
 
     subject: Subject
     _process: SpawnProcess | None = None
@@ -99,7 +99,7 @@ class EvaluationProcess:
                 connection.send(_STOP)
 
     def end(self) -> None:
-        """Kill the process; callers that wait for it get an error."""
+        """Kill the process; callers that wait for a result get an error."""
         process = self._process
         if process is not None:
             with suppress(ValueError):  # it is closed
@@ -133,7 +133,7 @@ class EvaluationProcess:
 
 
 def serve_tasks(connection: Connection, subject: Subject) -> None:
-    """Answer tasks until the connection ends: the main loop of the process."""
+    """Process tasks until the connection ends: the main loop of the process."""
 
     def send(kind: bytes, text: str) -> None:
         connection.send_bytes(kind + text.encode())

@@ -1,8 +1,8 @@
-"""The queue of evaluations: one runs at a time, and only the newest request of each page waits.
+"""The queue of evaluations: one runs at a time, and only the newest request of each page is kept.
 
 A page sends a request at every change. While one evaluation runs, the newest request of each page
-waits; older ones are answered at once. An evaluation whose page has sent a newer request gets a
-moment to end.
+waits; older ones are answered immediately. If a page has sent a newer request, its running
+evaluation is stopped after a short time.
 """
 
 from __future__ import annotations

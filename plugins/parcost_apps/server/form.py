@@ -42,7 +42,7 @@ def block_order(scenario: Scenario) -> BlockOrder:
 def form_of(scenario: Scenario, order: BlockOrder) -> Form:
     """Return the form of *scenario*, without blocks that no path reaches.
 
-    Blocks in *order* keep their place; otherwise blocks set from outside would come first.
+    Blocks in *order* keep their place; otherwise overridden blocks would come first.
 
     Raises:
         SpecError: The scenario cannot be bound.

@@ -174,7 +174,7 @@ class LiveStudy:
         return live_exporter(self.session.plugins)
 
     def _order(self) -> BlockOrder:
-        """Return the order of blocks without a change; it is read again, as the file may have
+        """Return the order of blocks without a change, read again because the file may have
         changed.
         """
         plain = self._bound(FormChange())
@@ -253,7 +253,7 @@ class LiveStudy:
 
 
 def _long_budget(scenario: Scenario, order: SearchOrder, seconds: float) -> Diagnostic:
-    """Return the diagnostic that the page allows no search as long as *seconds*."""
+    """Return the diagnostic that *seconds* exceed the time limit of searches on the page."""
     most = f"{LONGEST_SEARCH_SECONDS:,.0f} s"
     subject = "" if order.budget_seconds is not None else goal_of(scenario.first).subject
     span = scenario.first.where(f"{subject}.budget") if subject else None

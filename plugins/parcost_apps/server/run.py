@@ -121,7 +121,7 @@ def address_of(made: socket.socket, host: str) -> Address:
 def serve(
     page: LivePage, address: Address, made: socket.socket, on_start: Callable[[], None]
 ) -> None:
-    """Serve *page* until the process is interrupted; *on_start* is called once it answers."""
+    """Serve *page* until the process is interrupted; *on_start* is called when it is ready."""
 
     class PageServer(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:

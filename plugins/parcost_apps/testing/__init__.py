@@ -1,4 +1,4 @@
-"""Contract tests: requirements for every plugin, as test classes for pytest.
+"""Contract tests: requirements for every plugin, as pytest classes.
 
 A test module of a plugin derives from a contract class, and sets its attributes:
 
@@ -10,8 +10,8 @@ A test module of a plugin derives from a contract class, and sets its attributes
     class TestPlugin(PluginContract):
         plugin, name, spec = parcost_eager_1f1b, "eager_1f1b", SPEC
 
-pytest collects the tests of the contract with the class. The plugins that parcost ships pass the
-same tests. They need pytest, which is not a dependency of parcost.
+pytest collects the tests of the contract with the class. The plugins of parcost pass the same
+tests. The tests need pytest, which is not a dependency of parcost.
 """
 
 from parcost_apps.testing.collectives import CollectiveContract, PlainLink, one_level, two_levels

@@ -57,9 +57,9 @@ def two_levels(near: Any, far: Any, links: Sequence[Link] = ()) -> Group:
 class CollectiveContract:
     """Tests of one algorithm, for each operation that it has.
 
-    *algorithm* is the object that the hook returns. *groups* are the groups to try; where ``able``
-    is false the time must be infinite. An algorithm that sums or stores in the network has
-    ``in_network = True``: the lower bounds of ports do not hold for it.
+    *algorithm* is the object that the hook returns. *groups* are the groups to try; if ``able`` is
+    false, the time must be infinite. An algorithm that reduces in the network has ``in_network =
+    True``, because the lower bounds of ports do not apply.
     """
 
     algorithm: ClassVar[Collective]

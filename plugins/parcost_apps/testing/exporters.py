@@ -24,8 +24,8 @@ _HOSTILE = "<b>&\"'|`\\ \x1b[31m\x07\r\n\u202e{{7*7}} =1+1 %0A::error::.par"
 class ExporterContract:
     """Tests of one exporter.
 
-    *exporter* is the object that the hook returns, and *specs* are texts or files of studies: a
-    valid one, a sweep, and one that breaks a rule. A subclass that can parse its format overrides
+    *exporter* is the object that the hook returns. *specs* are texts or files of studies: a valid
+    study, a sweep, and a study that violates a rule. A subclass that can parse its format overrides
     :meth:`parse`.
     """
 

@@ -1,8 +1,8 @@
 """A parser of printed formulas, independent of the one in the product.
 
-It parses a text by operator precedence and computes at once, from the printed inputs. Text after a
-comma is a remark. A symbol of several numbers is printed as ``g[node]`` and ``g[rail]``, and
-``sum(E)``, ``max(E)``, ``min(E)`` take E for each name.
+It parses a text by operator precedence, and computes the value from the printed inputs. Text after
+a comma is a remark. A symbol with several numbers is printed as ``g[node]`` and ``g[rail]``.
+``sum(E)``, ``max(E)`` and ``min(E)`` evaluate E for each name.
 """
 
 from __future__ import annotations

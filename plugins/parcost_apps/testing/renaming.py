@@ -25,7 +25,7 @@ _VALUE = re.compile(
 
 @record
 class SpoiledFile:
-    """A changed file: *written* replaces the key or value that decides the attribute *path*."""
+    """A changed file: *written* replaces the key or the value that sets the attribute *path*."""
 
     path: str
     written: str
@@ -36,7 +36,7 @@ Spoiling = Callable[[str, str, int], Iterator[tuple[str, str]]]
 
 
 def renamings(text: str, key: str, at: int) -> Iterator[tuple[str, str]]:
-    """Yield wrong names for a key, each with the text in which it replaces the key.
+    """Yield misspelled names of a key, each with the text in which the misspelled name replaces it.
 
     >>> [name for name, _ in renamings("seq_len: 8", "seq_len", 0)]
     ['seq_len_x', 'my_seq_len', 'seq_eln', 'seqLen']
@@ -50,7 +50,8 @@ def renamings(text: str, key: str, at: int) -> Iterator[tuple[str, str]]:
 
 
 def strange_values(text: str, key: str, at: int) -> Iterator[tuple[str, str]]:
-    """Yield invalid values for a key, each with the text in which it replaces the value.
+    """Yield invalid values of a key, each with the text in which the invalid value replaces the old
+    one.
 
     >>> list(strange_values('"stage": 3}', "stage", 1))
     [('stage zorp', '"stage": "zorp"}')]
@@ -66,7 +67,7 @@ def strange_values(text: str, key: str, at: int) -> Iterator[tuple[str, str]]:
 
 
 def silent_answers(importer: Importer, source: Source, spoil: Spoiling) -> Iterator[SpoiledFile]:
-    """Yield the files made by *spoil* that an importer reads without an error or a question."""
+    """Yield the files changed by *spoil* that an importer reads without an error or a question."""
     before = translate(importer, source)
     stated = _values(before)
     for path, one in stated.items():

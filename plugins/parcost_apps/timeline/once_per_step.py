@@ -65,7 +65,7 @@ def _ends(plan: PipelinePlan, passes: Sequence[Sequence[Activity]]) -> Sequence[
 
 
 class _OncePlaces:
-    """Places the terms of one group; a device serves its stages one after another."""
+    """Places the terms of one group; a device processes its stages one after another."""
 
     def __init__(self, group: TermGroup, stamped: Sequence[tuple[Plugin, Any]]) -> None:
         self._group, self._stamped = group, stamped

@@ -152,7 +152,9 @@ class PassLayout:
         return left
 
     def _wait(self, cost: _Cost, stage: int, begin: float) -> None:
-        """Place exposed time and slowdown, and queue the hidden part to be placed after *begin*."""
+        """Place exposed time and slowdown, and queue the hidden part for placement after
+        *begin*.
+        """
         if cost.slows > 0:
             end = self.end + cost.slows
             self._put(cost, "slowdown", COMPUTE_STREAM, self.end, end, stage)

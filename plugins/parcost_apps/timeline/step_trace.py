@@ -1,8 +1,8 @@
-"""Start and end of every term of a step, by the rules of ``parcost.contract.traces``.
+"""Start and end of every term of a step, with the rules of ``parcost.contract.traces``.
 
 A pass of one kind of stage is the same in every micro-batch. So it is laid out once, from time
-zero, and each pass uses a copy of that layout. A trace of millions of slices is then an iteration
-in constant memory.
+zero, and each pass uses a copy of that layout. So a trace of millions of slices needs constant
+memory.
 
     device 0   compute  | F0: qkv, core, proj ... | F1 ...       | BW0 ...
                node     |   all-gather  all-gather|   ...        |
@@ -258,7 +258,7 @@ def _pass_slice(name: str, op: Op | Pair, start: float, end: float) -> Slice:
 
 
 def _pass_name(op: Op | Pair, part: str = "") -> str:
-    """Return the name of a pass: F3, B3 with or without W, R3 for a *part*, F3+B1 for a pair."""
+    """Return the name of a pass: F3, B3 (with or without W), R3 for a *part*, F3+B1 for a pair."""
     return "+".join(f"{part or one.kind[0]}{one.micro_batch}" for one in ops_of(op))
 
 
@@ -295,7 +295,7 @@ def _messages(
 
 
 def _release(counts: Sequence[int], at: int, op: Op) -> list[int]:
-    """Return *counts* after *op*: W or BW frees a micro-batch, and B frees its part."""
+    """Reduce *counts* after *op*: W or BW frees a micro-batch, and B frees its part."""
     left = list(counts)
     left[at] -= op.kind != "B"
     left[len(left) // 2 + at] -= op.kind != "W"

@@ -1,8 +1,8 @@
 """Reports as pictures: ``--format html``, ``--format svg`` and ``--format png``.
 
 A page of HTML is one file that needs no network. It draws with Vega-Lite, which is in the page. SVG
-and PNG are drawn without a browser, one picture below the other. The charts come from plugins; this
-package is independent of them.
+and PNG are rendered without a browser, with all pictures below each other. The charts come from
+plugins; this package is independent of them.
 """
 
 from __future__ import annotations

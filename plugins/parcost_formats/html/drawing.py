@@ -32,7 +32,7 @@ _ID = re.compile(r'\bid="([^"]+)"')
 
 
 def svg(charts: Sequence[tuple[str, ChartData]]) -> str:
-    """Return one SVG of all *charts*, one below the other; each is titled with its study.
+    """Return one SVG of all *charts* below each other; each title has the name of its study.
 
     Raises:
         SpecError: There is no chart, or the library that draws is not installed.

@@ -1,7 +1,7 @@
 """Files of other tools as specs, read by the importers of plugins.
 
-A file is translated, and the translation is written as a spec. A subject that decides the cost is
-read, assumed by a documented default that is listed, or asked for:
+A file is translated, and the translation is written as a spec. Each subject that affects cost is
+read from the file, assumed by a documented default, or asked for:
 
     spec_text    the spec of a translation, and its syntax tree with places in the file
     translation  the importer of a file, and its translation

@@ -1,10 +1,11 @@
-"""The formats that a file may be meant for, if no importer recognizes it.
+"""The formats that a file may have, if no importer recognizes it.
 
     [trainning]              # did you mean `training`?
     local_batch_size = 1
 
-Its keys are compared with those of each importer; a key that few of them have counts more. Then
-one missing or misspelled name is looked for with which the importer would recognize the file.
+Its keys are compared with those of each importer; a key that few importers have counts more. Then a
+single missing or misspelled name is searched, after whose correction the importer would recognize
+the file.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ def find_candidates(
 def _find_fix(
     importer: Importer, text: str, name: str, keys: Sequence[str], recognizes: _Recognizes
 ) -> str:
-    """Return the name with which an importer would recognize a file, as a sentence."""
+    """Return a sentence with the name whose correction would make an importer recognize the
+    file.
+    """
     sections = dict.fromkeys(one.partition(".")[0] for one in sorted(importer.keys))
     for written in dict.fromkeys(key.partition(".")[0] for key in keys):
         for meant in () if written in sections else nearest_names(written, sections, 1):

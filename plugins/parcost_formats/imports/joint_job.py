@@ -1,8 +1,8 @@
 """Files of other tools that describe one job, joined into one translation.
 
 One file describes a kind of block in full, and other files state parts of it. They are merged into
-one block. A value that differs is an error at both places. A value for which a file relies on a
-default of its tool is taken from the full block. A warning lists the defaults that differ.
+one block. A value that differs is an error at both places. If a file relies on a default of its
+tool, the value of the full block is used instead. A warning lists the defaults that differ.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _of_kind(file: ImportedFile, kind: str) -> list[ImportedBlock]:
 
 
 class _Description:
-    """The *block* that one file describes in full, and its merge with other files."""
+    """The *block* that one file describes completely, and its merge with other files."""
 
     def __init__(self, file: ImportedFile, block: ImportedBlock, session: Session) -> None:
         self.warnings: list[Diagnostic] = []

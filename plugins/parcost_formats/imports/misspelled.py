@@ -1,7 +1,7 @@
 """Misspelled keys: keys that a tool does not have, and that resemble one of its keys.
 
 The file is read a second time with the correct name. The import asks for each value that the
-corrected file would set. So a misspelled key never leaves a setting at its default.
+corrected file would set. So a default is never used because of a misspelled key.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def with_corrections(
 def _with_open_entries(
     translation: Translation, questions: Collection[ImportQuestion]
 ) -> Translation:
-    """Return a translation whose catalogue entries that are asked for give way to an answer."""
+    """Return a translation in which an answer replaces catalogue entries that were asked for."""
     open_paths = {path: one.reason for one in questions for path in one.also[:1]}
     if not open_paths:
         return translation
@@ -160,7 +160,7 @@ def _find_default_key(name: str, other: str, now: _Values, then: _Values) -> str
 
 
 def _is_abbreviation(name: str, other: str) -> bool:
-    """Return whether each word of a name begins with that of the other, or the other way round.
+    """Return whether the words of one name are the beginnings of the words of the other.
 
     >>> _is_abbreviation("seq_length", "sequence_len"), _is_abbreviation("n_s", "num_steps")
     (True, False)
@@ -190,7 +190,7 @@ def _by_letters(keys: frozenset[str]) -> Mapping[str, str]:
 
 
 def _correct_file(file: ImportFile, key: ImportedKey, name: str) -> ImportFile:
-    """Return a file with *name* in place of a key: in itself, or in the files that it names."""
+    """Return a file with *name* instead of a key, in the file itself or in files that it names."""
     text = _correct(file.text, key, name, key.end)
     if text is not None:
         return evolve(file, text=text)
@@ -206,7 +206,7 @@ def _correct_file(file: ImportFile, key: ImportedKey, name: str) -> ImportFile:
 
 
 def _correct(text: str, key: ImportedKey, name: str, end: int) -> str | None:
-    """Return a text with *name* in place of a key ahead of *end*, or None if it is not found."""
+    """Return a text with *name* instead of the key before *end*, or None if it is not found."""
     written = key.name.lstrip("-").split(".")
     parts = name.split(".")
     if len(written) != len(parts):
@@ -239,7 +239,9 @@ def _values(translation: Translation) -> _Values:
 
 
 def _states_more(now: _Values, then: _Values) -> bool:
-    """Return whether a correction states a value that is assumed without it, and changes none."""
+    """Return whether a correction sets a value that is otherwise assumed, and changes no other
+    value.
+    """
     same = all(now.get(path, ("", False))[0] == value for path, (value, _) in then.items())
     return (
         same
@@ -282,7 +284,9 @@ def _questions(
 
 
 def _removal(importer: Importer, key: ImportedKey, name: str, path: str) -> ImportQuestion:
-    """Return the question for a setting at *path* that is not made if a key is called *name*."""
+    """Return the question for the setting at *path*, which disappears if a key is renamed to
+    *name*.
+    """
     return ImportQuestion(
         attribute=path.rpartition(".")[0] or path,
         reason=f"`{key.name}` is not a key of {importer.title}; `{name}` was probably meant",

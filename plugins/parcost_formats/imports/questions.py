@@ -71,8 +71,8 @@ class ToolSource(ForeignSource):
     ) -> SpecError:
         """Return *error* with one diagnostic for all missing attributes, not one for each.
 
-        Beside questions, it lists missing attributes that no question asks for: one round is
-        enough.
+        It also lists missing attributes without a question, so that the user can supply all values
+        at once.
         """
         if not any(one.id in (*_LACKING, _QUESTION) for one in error.diagnostics):
             return error
@@ -123,7 +123,8 @@ class ToolSource(ForeignSource):
 
 
 def _exact(question: ImportQuestion, source: ToolSource) -> ImportQuestion:
-    """Return a question for which the spec has to state the value, if importers need the attribute.
+    """Return a question that only an explicit value of the spec answers, if importers need the
+    attribute.
 
     A catalogue entry in the spec does not answer it; an entry on the command line does.
     """
@@ -196,7 +197,7 @@ def with_values(translation: Translation, values: Mapping[str, str]) -> Translat
 
 
 def _ask_all(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnostic]:
-    """Return one error that lists all questions and the options that answer them, or none."""
+    """Return one error with all questions and the options that answer them, or None."""
     questions = _independent(questions)
     if not questions:
         return []

@@ -1,7 +1,7 @@
 """Subjects that decide the cost: each is read, assumed by a documented default, or asked for.
 
-A key that no importer has read may decide a subject, judged by the words of its name. A default of
-the subject would then be a guess, so the import asks a question instead.
+If the words in the name of an unread key match a subject, a default would be a guess. Then the
+import asks a question instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OF_THE_FILE = re.compile(r"`\w+` is not set in the file: its default there")
 
 
 def with_questions(importer: Importer, translation: Translation) -> Translation:
-    """Return a translation with a question for each subject that only an unknown key may decide."""
+    """Return a translation with a question for each subject that only an unknown key may set."""
     outside = _outside(importer, translation.ignored)
     if not importer.subjects or not (outside or translation.unknown or translation.missing):
         return translation
@@ -117,7 +117,7 @@ def with_references(importer: Importer, translation: Translation) -> Translation
 
 
 def _outside(importer: Importer, ignored: Iterable[ImportedKey]) -> Sequence[ImportedKey]:
-    """Return the ignored keys that are not in the tool's list and that may decide a subject."""
+    """Return the ignored keys that are not in the tool's list and that may set a subject."""
     if not importer.subjects or not importer.keys:
         return ()
     keys = frozenset(importer.keys)
@@ -333,7 +333,7 @@ class _State:
             self._stated.add(name)
 
     def is_answered(self, subject: ImportSubject) -> bool:
-        """Return whether the subject is stated, or no default decides it silently."""
+        """Return whether the subject is stated, or no default is used silently."""
         names = subject.attributes
         if any(name in self._stated for name in names):
             return True
@@ -344,7 +344,7 @@ class _State:
         return any(name in self._importer.needs for name in names)
 
     def question(self, key: ImportedKey, subject: ImportSubject) -> ImportQuestion:
-        """Return the question for a subject that *key* may decide."""
+        """Return the question for a subject that *key* may set."""
         path = subject.attributes[0]
         reason = f"`{key.name}`: {key.reason}"
         if not key.reason:
@@ -374,7 +374,7 @@ class _State:
 
 
 def _subjects_of(key: ImportedKey, subjects: Sequence[ImportSubject]) -> Iterator[ImportSubject]:
-    """Yield the subjects that a key may decide, by its attribute or by the words of its name."""
+    """Yield the subjects that a key may set, by its attribute or by the words of its name."""
     if key.attribute:
         kind = key.attribute.partition(".")[0]
         yield from (one for one in subjects if {key.attribute, kind} & set(one.attributes))

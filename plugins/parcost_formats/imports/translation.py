@@ -200,7 +200,7 @@ def translate(
 
 
 def _place(error: ImportProblem, source: Source, file: ImportFile) -> Span:
-    """Return the place of an error in a file, or in the file beside it that has the key."""
+    """Return the place of an error: in a file, or in the neighbouring file that has the key."""
     beside = error.beside
     text = None if beside is None else file.neighbor(beside.name)
     if beside is None or text is None:

@@ -1,7 +1,7 @@
 """Pictures of a step, of a pipeline over time, of collectives, and of many points.
 
-Each module draws one subject, as data: a format draws it. Sections with a picture of their own,
-such as the levers, have it in the plugin that makes them.
+Each module creates the charts of one subject as data, which formats draw. Charts of sections, such
+as the levers, are in the plugins of the sections.
 """
 
 PARTS = ("collectives", "memory", "pipeline", "points", "step")

@@ -1,4 +1,4 @@
-"""The passes of each pipeline device over time, as bars."""
+"""The passes of each pipeline device over time, as a bar chart."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def _map(points: PointTable) -> Iterator[Chart]:
 def _map_values(
     points: PointTable, down: str, across: str, name: str, figure: PointFigure
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Return the sorted values of both axes; only the best of them if there are too many cells."""
+    """Return the sorted values of both axes; if there are too many cells, only the best values."""
     sign = -1.0 if figure.largest else 1.0
     able = [row for row in points.rows if row.get("feasible") and _is_number(row.get(name))]
     ranked = []

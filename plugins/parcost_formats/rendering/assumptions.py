@@ -1,4 +1,4 @@
-"""The assumptions in the file of a study: values with ``@assumed``, each with its reason."""
+"""Assumed values in the file of a study: values with ``@assumed``, each with its reason."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def axis_value(report: Report, name: str, value: Any) -> str:
 
 
 def plugin_note(plugins: PluginSet) -> str:
-    """Return a suffix for a verdict that names third-party and excluded plugins, or ""."""
+    """Return a suffix for a verdict, with the names of third-party and excluded plugins, or ""."""
     installed = [
         str(plugin)
         for plugin in plugins.foreign

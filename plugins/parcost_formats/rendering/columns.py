@@ -10,7 +10,7 @@ from parcost.language.numbers import PREFIXES, ROUNDS_UP, count_digits, prefix_k
 
 
 def column(values: Sequence[Any], unit: str) -> list[str]:
-    """Return *values*, in base units, with prefixes of one kind: MiB next to GiB, never to MB.
+    """Return *values*, in base units, with prefixes of one kind: MiB and GiB, but never MiB and MB.
 
     Another kind of prefix is used if it makes every text shorter.
 

@@ -1,7 +1,7 @@
 """The full page of one result: its validity, its cost by term, and the reasons.
 
-The order follows the usual order of questions. This module knows no formula, keyword or plugin:
-names, titles and units come from the terms.
+The order is that of the usual questions of a reader. This module is independent of formulas,
+keywords and plugins: names, titles and units come from the terms.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def approval(result: Result) -> str:
 
 
 def invalid_reason(result: Result) -> str:
-    """Return a sentence on why a point is invalid; without training, "not calculated"."""
+    """Return a sentence with the reason why a point is invalid; without training, "not
+    calculated".
+    """
     if not problems(result) and (failure := judgment_failure(result)):
         return failure
     if not result.study.trains:
@@ -97,7 +99,7 @@ def invalid_reason(result: Result) -> str:
 
 
 def short_reason(result: Result) -> str:
-    """Return in a word or two why a point is invalid, for tables."""
+    """Return the reason why a point is invalid in a word or two, for tables."""
     if not problems(result) and judgment_failure(result):
         return "not checked"
     return _only_failure(result) or INVALID
@@ -259,7 +261,7 @@ def _time(
     own: bool = True,
     rule: bool = False,
 ) -> Row:
-    """Return a table row for one ledger line, or for the sum of several."""
+    """Return a table row for one ledger line, or for the sum of several lines."""
     exposed, hidden = sum(x.exposed for x in lines), sum(x.hidden for x in lines)
     plugin = lines[0].plugin if own else None
     return Row(

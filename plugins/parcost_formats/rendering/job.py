@@ -1,7 +1,7 @@
 """The job as it was read, in a few lines: model, devices, layout, batch and precision.
 
-A file of another tool may be read wrongly without an error. These lines show the deciding values,
-so that the reader can compare them with the file.
+An importer may misread a file without an error. These lines show the most important values, so that
+the reader can compare them with the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HOSTED = ("optimizer", "parameters", "activations")
 
 
 def job_table(*results: Result) -> Iterator[Item]:
-    """Yield a table of the deciding values that the *results* share, of those with a step if any.
+    """Yield a table of the most important values that all *results* with a step share.
 
     Studies with only calculations have no such values.
     """
@@ -134,7 +134,7 @@ def _more_recompute(recompute: Recompute | None) -> str:
 
 
 def _precision(study: Study) -> str:
-    """Return the types of the products, the recipe, and the framework."""
+    """Return the types of the GEMMs, the recipe, and the framework."""
     training = study[Training]
     recipe = training.precision
     narrow = "" if recipe.narrow == "none" else f" with {recipe.narrow} linear layers"

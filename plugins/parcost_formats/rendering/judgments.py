@@ -24,7 +24,9 @@ _SHOWN = (  # beside the step
 
 
 def verdicts(result: Result) -> list[Diagnostic]:
-    """Return the errors of rules about the outcome, such as memory; no earlier rules or claims."""
+    """Return the errors of rules about the outcome, such as memory; other rules and claims are
+    excluded.
+    """
     if result.outcome is None:
         return []
     claims = {id(claim.diagnostic) for claim in result.expectations}

@@ -1,4 +1,4 @@
-"""Rejections: files, or studies of files, without a report, and why. No spec may end a batch."""
+"""Rejections: files, or studies of files, without a report, with their reasons."""
 
 from __future__ import annotations
 

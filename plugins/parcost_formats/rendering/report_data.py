@@ -112,7 +112,7 @@ def report(whole: Report, *, sections: bool = True) -> Json:
 def points(whole: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]:
     """Return every point of a report, with its headlines or *figures*.
 
-    The reason of a point also names the plugins that failed there.
+    The reason of a point includes the plugins that failed there.
     """
 
     names = [name for name, _ in whole.axes]

@@ -1,9 +1,9 @@
 """A report on one screen: the verdict, the job, the headline figures, time and memory by cause.
 
-The page has 44 lines at 80 columns for a study without a sweep; one with much to say, such as a
-list of changes that make a job fit, is some lines longer. Plugins mark its content:
-figures with a ``brief`` note, the causes of terms, and the ``lead`` rows of sections. Everything
-else is one option away, and the last line names the option.
+For a study without a sweep, the page has 44 lines of 80 columns. With long lists, such as changes
+that make a job fit, it has some more lines. Plugins mark its content: figures with a ``brief``
+note, the causes of terms, and the ``lead`` rows of sections. The last line names the options that
+print the rest.
 """
 
 from __future__ import annotations

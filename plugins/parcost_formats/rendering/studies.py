@@ -1,9 +1,9 @@
 """Several studies on one page: a line for each, or one column for each.
 
-A page of one study is made where the study is evaluated, maybe in another process; the pages are
-then joined. A *line* is a table of one row, and tables with the same header are merged. A
-*comparison* is tables of two columns; the tables under one heading are merged into one with a
-column for each study. Errors come last.
+The page of a study is created by the process that evaluates it; then all pages are joined. A *line*
+is a table of one row, and tables with the same header are merged. A *comparison* is tables of two
+columns; the tables under one heading are merged into one with a column for each study. Errors come
+last.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def _join_tables(pages: Sequence[Sequence[Item]]) -> list[Item]:
 
 
 def _group_by_file(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield *rows*, with a header row for each file whose studies have names of their own."""
+    """Yield *rows*, with a header row for each file that has several studies."""
     last = ""
     for row in rows:
         file, within, name = row.cells[0].rpartition(_WITHIN)
@@ -241,7 +241,7 @@ def _group_by_file(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _align(pages: Sequence[Sequence[Item]], width: int) -> list[Item]:
-    """Return the tables under each heading joined side by side, split where they are too wide."""
+    """Return the tables under each heading joined side by side, and split if they are too wide."""
     found: dict[str, list[Table]] = {}
     for page in pages:
         title = ""

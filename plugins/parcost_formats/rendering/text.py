@@ -1,4 +1,4 @@
-"""Pages as lines of text: plain for pipes and files, coloured for a terminal.
+"""Pages as lines of text: plain for pipes and files, with color for a terminal.
 
 The text is ASCII unless the paper allows Unicode. Rich was tried instead. It takes 42 ms to import,
 and 225 ms for a table of 600 rows that takes 17 ms here. At 34 columns it cut words to `gradi...`.
@@ -46,7 +46,8 @@ def draw(items: Sequence[Item], paper: Paper) -> str:
 
 
 def _bar_painter(color: str) -> str:
-    """Return the code of the nearest of the 216 colors that every terminal with color has.
+    """Return a function that colors a bar with the nearest of the 216 colors of all color
+    terminals.
 
     >>> _bar_painter("#0072B2").strip("\x1b")
     '[38;5;31m'

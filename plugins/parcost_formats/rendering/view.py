@@ -19,10 +19,10 @@ class View:
 
     *kind* is ``screen`` for the short page, ``full`` for everything, or ``section`` for one part.
     It is ``line`` for a row of a table of studies, ``compare`` for a column of one. *section* is a
-    part of the title. *order* is the order of the ledger. *figures* are the columns, or rows, that
-    the user chose; if empty, those that plugins mark. *picture* is the name of the only picture to
-    draw. *warnings* prints all of them on the short page. Without *hints*, that page names no
-    options for further output, and prints that output in full.
+    part of the title. *order* is the order of the ledger. *figures* are the columns or rows that
+    the user chose. If it is empty, the columns are those that plugins mark. *picture* is the name
+    of the only picture to draw. *warnings* prints all of them on the short page. Without *hints*,
+    the page names no options for further output, but prints that output in full.
     """
 
     kind: Kind = "full"

@@ -1,10 +1,10 @@
 """Reports as comma-separated values: ``--format csv``.
 
 There is a line for each point: the file, the study, the swept values, and every figure in the base
-unit that its column names. Further columns have whether the point runs and fits, the reason if not,
-and plugins left out. A column without a value for a point is empty. A text that a spreadsheet would
-evaluate as a formula has an apostrophe in front. The header has the columns of all points together,
-so points are spooled until the last is known.
+unit that its column names. Further columns state whether the point is valid and fits, the reason if
+not, and excluded plugins. A column without a value for a point is empty. A text that a spreadsheet
+would evaluate as a formula has an apostrophe in front. The header has the columns of all points, so
+points are stored in a temporary file until the end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reports as Parquet: ``--format parquet --out FILE``.
 
 The rows and columns of ``csv``, with their types, compressed by column: for data frames and query
-engines. The file is made by DuckDB, which is installed with the extra ``parquet``; of the libraries
-that write Parquet it is the smallest.
+engines. DuckDB writes the file. It is installed with the extra ``parquet``, and is the smallest
+library that writes Parquet.
 """
 
 from __future__ import annotations

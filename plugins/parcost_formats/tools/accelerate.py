@@ -1,7 +1,7 @@
 """The YAML configuration of Hugging Face Accelerate: FSDP, DeepSpeed, or plain replicas.
 
-It has devices, sharding and precision. Batch and sequence are arguments of the script that it
-launches. A DeepSpeed file that it names is read only if both are imported together.
+It has devices, sharding and precision. Batch and sequence are arguments of the launched script. If
+it names a DeepSpeed file, that file is read only if both are imported together.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ def _other_sections(found: SettingCollector, entries: Iterable[str], kind: str) 
 
 
 def read_fsdp(found: SettingCollector, *, by_trainer: bool = False) -> None:
-    """Read the settings of FSDP 1 and 2. A launcher starts it, or *by_trainer* Trainer itself."""
+    """Read the settings of FSDP 1 or 2, started by a launcher or *by_trainer* (by Trainer
+    itself).
+    """
     found.use("frameworks.transformers", "distributed_type")
     if _strategy(found) == "3":
         read_reduction(found)
@@ -118,7 +120,7 @@ def read_fsdp(found: SettingCollector, *, by_trainer: bool = False) -> None:
 
 
 def _prefetch(found: SettingCollector, *, by_trainer: bool) -> None:
-    """Read whether layers are gathered ahead in backward: FSDP 2 always does, FSDP 1 by a key."""
+    """Read whether layers are prefetched in backward: FSDP 2 always does, FSDP 1 by a key."""
     version, name = found.whole(f"{_FSDP}version"), f"{_FSDP}backward_prefetch"
     key = next((one for one in (name, f"{name}_policy") if one in found), "")
     order = (found.word(key, _ORDERS) if key else None) or "NO_PREFETCH"
@@ -139,7 +141,7 @@ def _prefetch(found: SettingCollector, *, by_trainer: bool) -> None:
 
 
 def read_reduction(found: SettingCollector) -> None:
-    """Read whether gradients are reduced in each of several micro-batches, or in the last."""
+    """Read whether gradients are reduced in every micro-batch, or only in the last one."""
     if found.switch(_EACH):
         found.set("sharding", "accumulate", "shard", _EACH)
     else:
@@ -147,7 +149,7 @@ def read_reduction(found: SettingCollector) -> None:
 
 
 def assume_fsdp_types(found: SettingCollector, block: str) -> None:
-    """Set the low-precision type of messages, and of gradients that are sent whole.
+    """Set the low-precision type of messages, and of gradients that stay unsharded.
 
     Sharded gradients have the type of the parameters.
     """
@@ -156,7 +158,9 @@ def assume_fsdp_types(found: SettingCollector, block: str) -> None:
 
 
 def read_strategy(found: SettingCollector, key: str) -> bool:
-    """Read a sharding strategy of FSDP; return whether it is a hybrid one, of groups of ranks."""
+    """Read a sharding strategy of FSDP; return whether it is hybrid sharding over groups of
+    ranks.
+    """
     strategy = found.word(key, table(TOOL)["strategies"])
     return strategy is not None and set_strategy(found, strategy, key)
 
@@ -206,7 +210,7 @@ def _within_a_node(found: SettingCollector, key: str) -> None:
 
 
 def _precision(found: SettingCollector, *, sharded: bool) -> None:
-    """Read the recipe of precision: data types of weights, products and messages."""
+    """Read the precision recipe: data types of weights, GEMMs and messages."""
     key = "mixed_precision"
     words = {"no": "fp32", "false": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
     kind = found.word(key, words)

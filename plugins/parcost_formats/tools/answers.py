@@ -35,7 +35,7 @@ def answer_to(key: str, table: Mapping[str, Any]) -> str:
     """Return the option of parcost that an unknown *key* may stand for; "" if it has no option.
 
     ``asks`` of the table maps patterns of keys to such options. The patterns match unknown keys
-    that may affect cost: for a key of another release, no default is assumed.
+    that may affect cost. For such a key of another release, no default is assumed.
     """
     asks: Mapping[str, str] = table.get("asks", {})
     return str(value_of_pattern(key, asks))

@@ -82,7 +82,7 @@ class Automodel(JobImporter):
 
 
 def _join_mesh(entries: Mapping[str, JsonEntry]) -> Mapping[str, JsonEntry]:
-    """Return the entries with the sections of the mesh in releases of 2025 below ``distributed``.
+    """Return the entries; mesh sections in releases of 2025 are moved below ``distributed``.
 
     >>> entries = {"distributed.tp_size": 1, "distributed_config._target_": 2}
     >>> _join_mesh(entries)
@@ -124,7 +124,7 @@ def _model(found: SettingCollector) -> str:
 
 
 def _size(found: SettingCollector, name: str) -> int | None:
-    """Return the size of an axis of the mesh; None where the launcher decides."""
+    """Return the size of a mesh axis; None if the launcher determines it."""
     key = f"{_MESH}{name}"
     return None if found.value(key) in _NONE else found.whole(key)
 
@@ -254,7 +254,7 @@ def _batch(found: SettingCollector, stages: int) -> None:
 
 
 def _precision(found: SettingCollector) -> None:
-    """Read the storage type of weights, and the types in which FSDP multiplies and reduces."""
+    """Read the storage type of weights, and the types in which FSDP computes and reduces."""
     key = next((k for k in ("model.torch_dtype", "model.dtype") if k in found), "")
     policy = f"{_MESH}mp_policy."
     multiplied = found.word(f"{policy}param_dtype", _TABLE["dtypes"]) or "2 B"

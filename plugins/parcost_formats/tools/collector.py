@@ -40,8 +40,8 @@ def cost_reason(key: str, value: Any, rules: Mapping[str, Any]) -> str:
     """Return the reason why the value of a key decides the cost: of the first pattern of *rules*
     that matches.
 
-    A rule is the reason, which applies unless the key is off; or a table with the reason, ``why``,
-    and all values without effect, ``keep``.
+    A rule is either the reason, which applies unless the key is off, or a table. The table has the
+    reason as ``why``, and all values without effect as ``keep``.
 
     >>> rules = {"mode": {"keep": ["default"], "why": "graphs"}, "sparse_*": "zeros"}
     >>> cost_reason("mode", "default", rules), cost_reason("mode", "tuned", rules)
@@ -104,13 +104,13 @@ class SettingCollector:
 
     @property
     def draft(self) -> Draft:
-        """The translation under construction, for readers that tools of options share."""
+        """The translation under construction, for readers that other tools share."""
         return self._draft
 
     # Values
 
     def __contains__(self, key: str) -> bool:
-        """Return whether the file has the key, with a value that is not null."""
+        """Return whether the file has the key, with a value other than null."""
         return key in self._entries and self._entries[key].value is not None
 
     def keys_below(self, section: str) -> list[str]:
@@ -195,7 +195,7 @@ class SettingCollector:
             self._draft.set(f"{block}.{name}", value, option, remark=remark)
 
     def _option(self, key: str) -> Option:
-        """Return a key that sets or lists something, with its place."""
+        """Return a key with its place, for a setting or for a list."""
         self._results.add(key)
         entry, why = self._entries[key], self._assumed.get(key, "")
         return Option(
@@ -248,7 +248,7 @@ class SettingCollector:
     ) -> None:
         """Assume each of *defaults*, by path of the attribute; *blocks* are the names of blocks.
 
-        *version* is the version of the tool, with which the reasons begin.
+        Each reason begins with *version*, the version of the tool.
         """
         for path, default in defaults.items():
             block, _, attribute = path.rpartition(".")
@@ -273,7 +273,7 @@ class SettingCollector:
         return "" if one is None else one.value
 
     def rebase_framework(self, base: str) -> None:
-        """Let a framework block that extends an entry extend the entry *base* instead."""
+        """Change the base of a framework block that extends an entry to the entry *base*."""
         self._draft.blocks = {
             f"{name.rpartition(' extends ')[0]} extends {base}"
             if name.startswith("framework ") and " extends " in name
@@ -298,11 +298,13 @@ class SettingCollector:
         self._draft.ignore(self._option(key), reason)
 
     def leave_open(self, key: str, reason: str, attribute: str = "") -> None:
-        """List a key that affects cost but could not be used; another file may set *attribute*."""
+        """List a key that affects cost but could not be used; another file may set the
+        *attribute*.
+        """
         self._missing.append(evolve(key_of(self._option(key), reason), attribute=attribute))
 
     def lack(self, name: str, reason: str, attribute: str) -> None:
-        """List a value that the blocks need and the file lacks; another file may set it."""
+        """List a value that the blocks need but the file lacks; another file may set it."""
         self._missing.append(ImportedKey(name=name, reason=reason, attribute=attribute))
 
     def ask(
@@ -380,7 +382,7 @@ class SettingCollector:
         return unknown
 
     def _make_unknown_key(self, key: str, entry: JsonEntry) -> ImportedKey:
-        """Return a key that is in no list, with the option that supplies its attribute, if any."""
+        """Return a key that is in no list, with the option that sets its attribute, if any."""
         attribute = ""
         if answer := answer_to(key, self._table):
             attribute = option_attribute(answer)
@@ -403,7 +405,7 @@ def _attribute(path: str, blocks: Mapping[str, str] | None) -> tuple[str, str]:
 def _whole(value: Any) -> int | None:
     """Return a value as a whole number, if it is one.
 
-    A text with a zero ahead is none: tools disagree on ``010``.
+    A text with a leading zero is not accepted, because tools disagree on ``010``.
 
     >>> _whole(8), _whole(5e8), _whole("5e8"), _whole(True), _whole(0.5), _whole("x"), _whole("010")
     (8, 500000000, 500000000, None, None, None, None)

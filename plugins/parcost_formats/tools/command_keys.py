@@ -27,7 +27,7 @@ class CommandKeys:
         self._assume(key, word.assumption)
 
     def add_file(self, file: ImportFile, script: Script, word: ShellField) -> None:
-        """Add the keys of the configuration that *word* names, where the command leaves them out.
+        """Add the keys of the configuration that *word* names, unless the command sets them.
 
         Raises:
             FileError: The configuration is not beside the script, or cannot be read.

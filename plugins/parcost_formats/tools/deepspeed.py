@@ -1,7 +1,7 @@
 """The JSON configuration of DeepSpeed: batch, ZeRO, precision, offload, recomputation.
 
-It has no model, no sequence and no devices. A pair of batch sizes gives the third. A value
-``auto`` is one of the trainer's arguments, and is listed.
+It has no model, no sequence and no devices. Two of the three batch sizes determine the third. A
+value ``auto`` stands for an argument of the trainer, and is listed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The keys of DeepSpeed as settings, from any file that holds them.
 
-A configuration of Accelerate renames some of them: *names* are the names in the file by DeepSpeed
-key.
+A configuration of Accelerate has other names for some of them: *names* maps DeepSpeed keys to names
+in the file.
 """
 
 from __future__ import annotations
@@ -332,13 +332,15 @@ class DeepSpeedKeys:
         return "bf16" if self._sum_size() == "4 B" else "bf16_zero"
 
     def _sum_size(self) -> str | None:
-        """Return the size of the type that sums gradients, with its unit; None if not stated."""
+        """Return the size, with its unit, of the type in which gradients accumulate; None if not
+        stated.
+        """
         return self._types.get(str(self._settings.value("data_types.grad_accum_dtype")))
 
     def _sums_apart(self, stage: int | None) -> bool:
-        """Return whether DeepSpeed runs its BF16_Optimizer, which sums gradients in fp32.
+        """Return whether DeepSpeed uses BF16_Optimizer, which accumulates gradients in fp32.
 
-        It does in bf16 without ZeRO, and in ZeRO 1 on the device if sums are stated as fp32.
+        It does in bf16 without ZeRO, and in ZeRO 1 on the device if the accumulation type is fp32.
         """
         found = self._settings
         if not (self._is_enabled("bf16") or self._is_enabled("bfloat16")):

@@ -1,4 +1,4 @@
-"""The JSON configuration of DeepSpeed for a study: all values are numbers, none is ``auto``."""
+"""The JSON configuration of DeepSpeed for a study, without values ``auto``."""
 
 from __future__ import annotations
 

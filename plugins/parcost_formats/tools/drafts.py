@@ -31,7 +31,7 @@ class Option:
 
     *name* is its name in the table. *unread* is the reason why its value is unknown. *answers* are
     options of the command line that supply it. *assumption* is the reason for an assumed value.
-    *value* is the typed value, in formats that have types. *beside* is the place of a key of a file
+    *value* is the typed value, in formats that have types. *beside* is the place of a key in a file
     that the option names.
     """
 
@@ -60,7 +60,7 @@ class Option:
 
     @property
     def is_single(self) -> bool:
-        """Whether it has one value, which is not in a list."""
+        """Whether the option has exactly one value, which is not in a list."""
         return len(self.texts) == 1 and not isinstance(self.value, list)
 
     def evolve(self, **changes: Any) -> Option:
@@ -127,7 +127,7 @@ class Draft:
         )
 
     def uses_one_of(self, entries: Iterable[str]) -> str:
-        """Return the first of *entries* of a catalogue that is used, "" for none."""
+        """Return the first of *entries* of a catalogue that is used, "" if none is."""
         return next((one for one in entries if one in self.uses), "")
 
     def label(self, kind: str, label: str) -> None:
@@ -135,7 +135,8 @@ class Draft:
         self._labels[kind] = label
 
     def recipe(self, base: str, label: str, option: Option | None, why: str) -> None:
-        """Set the precision to *base*, or to a block *label* that extends it if the file has one.
+        """Set the precision to *base*, or to a block *label* that extends *base* if the file has
+        such a block.
 
         *option* sets it; without an option, it is assumed for the reason *why*.
         """
@@ -210,7 +211,8 @@ class Draft:
         self._ignored.append(key_of(option, reason))
 
     def leave(self, option: Option, reason: str = "", attribute: str = "") -> None:
-        """List a key that may affect cost but is not supported.
+        """List a key that may affect cost but is not supported; another file may set the
+        *attribute*.
 
         Another file may set the *attribute*.
         """
@@ -271,13 +273,13 @@ class OptionSet:
         return None if option is None or option.text == "false" else option
 
     def ignore(self, names: Iterable[str], reason: str) -> None:
-        """List the options of *names* that the file has as without effect."""
+        """List the options in *names* that the file has as options without effect on cost."""
         for name in names:
             if option := self.get(name):
                 self.draft.ignore(option, reason)
 
     def skip(self, name: str, reason: str) -> None:
-        """List an option as one without effect, whatever its value."""
+        """List an option as one without effect on cost, with any value."""
         option = self._options.get(name)
         if option is not None and name not in self._read:
             self._read.add(name)
@@ -340,9 +342,7 @@ class OptionSet:
         return option.text != "false"
 
     def check_switches(self, names: Iterable[str]) -> None:
-        """Report an error for each switch of *names* that is followed by another word than true or
-        false.
-        """
+        """Report an error for each switch in *names* that has a value other than true or false."""
         for name in names:
             option = self._options.get(name)
             if option is None or option.unread or _is_switch(option):

@@ -1,4 +1,4 @@
-"""Errors of files of other tools, and the base class of the importers that raise them."""
+"""Errors in files of other tools, and the base class of importers that raise them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOO_LARGE = "a number has too many digits"
 
 
 class FileError(ValueError):
-    """An error in a file, with the characters at fault; *help* says how to fix it."""
+    """An error in a file, with its characters; *help* describes the fix."""
 
     def __init__(self, message: str, start: int = 0, end: int = 0, help: str = "") -> None:
         super().__init__(message)

@@ -146,7 +146,9 @@ def _read_settings(found: SettingCollector) -> Translation:
 def _read_part(
     file: ImportFile, entries: Mapping[str, JsonEntry], others: Mapping[str, str]
 ) -> Translation:
-    """Return a part of a run, whose keys the file with the model reads; alone it is an error."""
+    """Return a part of a run, which is read with the file of the model; a part alone is an
+    error.
+    """
     if not any(_LAYERS.search(text) for text in others.values()):
         name = file.name
         message = (
@@ -279,7 +281,7 @@ def _feed_forward(found: SettingCollector) -> None:
 def _experts(found: SettingCollector) -> None:
     """Read the experts of dropless layers, which have no biases.
 
-    The model-parallel ranks share the experts, so only the experts of a single rank can be written.
+    The model-parallel ranks share the experts, so only a single rank is supported.
     """
     key, every = "moe_num_experts", found.whole("moe_expert_interval") or 1
     count, chosen = found.whole(key, least=0) or 0, found.whole("moe_top_k")
@@ -412,7 +414,7 @@ def _layout(found: SettingCollector) -> None:
 
 
 def _devices_of_batch(found: SettingCollector, stages: int) -> None:
-    """Set the device count that follows from a batch whose parts are all stated."""
+    """Set the device count that follows from a batch size with all its factors."""
     keys = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
     if not all(key in found for key in keys):
         return

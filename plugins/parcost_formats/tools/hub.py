@@ -30,8 +30,8 @@ FUSED = "FlashAttention 2 or a similar kernel is assumed; write `kernels.attenti
 def find_entry(name: str) -> tuple[str, str]:
     """Return the catalogue entry of a model, and a reason if the match is an assumption.
 
-    The entry is empty for an unknown model. A name of the Hub is not an assumption; the name of a
-    folder, or of a copy by someone else, is one.
+    The entry is empty for an unknown model. The name of a folder, or of a copy by another user, is
+    an assumption.
 
     >>> find_entry("meta-llama/Llama-3.1-8B-Instruct"), find_entry("someone/else")
     (('llama31_8b', ''), ('', ''))

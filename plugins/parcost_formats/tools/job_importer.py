@@ -23,7 +23,7 @@ class _TableText:
 
 
 def _table_text(key: str) -> Any:
-    """Return a class attribute of an importer: the text under *key* in its table."""
+    """Return a class attribute of an importer: the text of *key* in its table."""
     return _TableText(key)
 
 
@@ -48,8 +48,8 @@ class JobImporter(IncompleteJobImporter):
 
     @property
     def factors(self) -> Mapping[str, str]:
-        """Return attributes by the keys that are a factor of them; the tool accepts no null for
-        these keys.
+        """Return attributes by the keys that are one of their factors; the tool does not accept
+        null for these keys.
         """
         found: Mapping[str, str] = table(self.name).get("factors", {})
         return found

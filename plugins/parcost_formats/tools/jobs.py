@@ -1,4 +1,4 @@
-"""A study as input of settings writers: all values in use, stated or default."""
+"""A study as input of settings writers: all values in use, explicit or default."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class JobWriter(SettingsWriter):
 
     @abstractmethod
     def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
-        """Return the settings of a *job*; add to *same* why settings can be left out.
+        """Return the settings of a *job*; add the reasons for omitted settings to *same*.
 
         Raises:
             JobError: The tool cannot run it.

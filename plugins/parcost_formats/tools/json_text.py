@@ -25,7 +25,8 @@ class JsonTextError(FileError):
 class JsonEntry:
     """The value of a key, and the span of key and value in the text.
 
-    A key of a file that the text names has the span of that name. *beside* is its own place.
+    If the key is in a file that the text names, the span is that of the file name. *beside* is then
+    the place of the key.
     """
 
     value: Any

@@ -1,4 +1,4 @@
-"""Launch scripts of tools whose configurations hold the whole job, except the devices."""
+"""Launch scripts of tools whose configurations contain the whole job, except the devices."""
 
 from __future__ import annotations
 

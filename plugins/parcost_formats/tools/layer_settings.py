@@ -8,7 +8,9 @@ from parcost_formats.tools.drafts import digits
 
 
 def settings_of_dense(found: Sequence[int], count: int) -> Iterator[tuple[str, str]]:
-    """Yield the attributes of dense layers: a count of first layers, a step, or a list."""
+    """Yield the attributes that state the dense layers: a number of first layers, a step, or a
+    list.
+    """
     if not found:
         return
     if list(found) == list(range(len(found))) and len(found) < count:

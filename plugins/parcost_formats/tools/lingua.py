@@ -76,7 +76,7 @@ def _model(found: SettingCollector) -> None:
 
 
 def _batch(found: SettingCollector) -> None:
-    """Read the batch of a rank, and how many of them make a step."""
+    """Read the batch of a rank, and the number of its accumulation steps."""
     each, key = found.whole("data.batch_size"), "data.batch_size"
     parts = found.whole("grad_acc_steps") or 1
     if each is None:

@@ -1,6 +1,6 @@
 """The YAML of LitGPT: pretraining and fine-tuning, full or with LoRA, by Lightning Fabric.
 
-A model is named, and its sizes come from the catalogue, or a dense one is given by its sizes.
+The model is given by a name in the catalogue, or a dense model by its sizes.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _model(found: SettingCollector) -> None:
 
 
 def _is_dense(found: SettingCollector, keys: Iterable[str]) -> bool:
-    """Return whether the keys of a `model_config` are all of a dense model, with its sizes."""
+    """Return whether the keys of a `model_config` describe only a dense model, with its sizes."""
     rules = table(TOOL)["dense"]
     stated = [key for key in keys if found.value(key) not in (None, 0, False, {})]
     names = {key.removeprefix(_OWN) for key in stated}

@@ -213,7 +213,9 @@ def _attention(found: SettingCollector) -> None:
 
 
 def _batch(found: SettingCollector) -> None:
-    """Read the batch and the devices; ask for a micro-batch of ``auto``, the largest that fits."""
+    """Read the batch and the devices; ask for the micro-batch if it is ``auto`` (the largest that
+    fits).
+    """
     if "max_seq_len" not in found and "model.max_seq_len" in found:
         found.copy("model.max_seq_len", "training", "sequence")
     whole = found.whole("global_train_batch_size")

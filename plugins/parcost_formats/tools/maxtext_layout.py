@@ -14,7 +14,9 @@ _STRATEGIES = {"all_gather": "all_gather", "ring": "ring", "ulysses": "ulysses"}
 
 @record(kw_only=True)
 class MaxTextLayout:
-    """The ranks that share one replica of the activations, and the pipeline's micro-batches."""
+    """The number of ranks that share one replica of the activations, and the micro-batches of the
+    pipeline.
+    """
 
     model_ranks: int
     micro_batches: int

@@ -84,7 +84,7 @@ def _answers() -> list[str]:
 
 
 def _of_file(found: SettingCollector, entries: Mapping[str, JsonEntry], place: str) -> int | None:
-    """Set the model of another file, completed from ``base.yml``; return its layer count."""
+    """Set the model described by another file and by ``base.yml``; return its layer count."""
     inner = SettingCollector(entries, _TABLE)
     layers = read_model(inner)
     translation = inner.translation()

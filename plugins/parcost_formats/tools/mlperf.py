@@ -55,7 +55,7 @@ class MlPerf(JobImporter):
 
 
 def _entries(script: Script) -> Mapping[str, JsonEntry]:
-    """Return the variables that have a known value, with its place in the text."""
+    """Return the variables with a known value, each with its place."""
     entries: dict[str, JsonEntry] = {}
     for name in script.variables:
         fields = script.fields(name)
@@ -138,7 +138,7 @@ def _read_batch(found: SettingCollector) -> None:
 
 
 def _read_sharding(found: SettingCollector) -> None:
-    """Read the sharding of optimizer states, context parallelism and the cut into stages."""
+    """Read the sharding of optimizer states, context parallelism, and the split into stages."""
     sharded = found.switch("USE_DIST_OPTIMIZER")
     if sharded is None:
         answers = ["--set layout.zero=1", "--set layout.zero=0"]
@@ -202,9 +202,9 @@ def _experts(found: SettingCollector) -> None:
 
 
 def _kernels(found: SettingCollector) -> None:
-    """Read CUDA graphs, and the kernels that are fused.
+    """Read CUDA graphs, and the fused kernels.
 
-    Releases to 5.1 turn graphs on by a switch, and 6.0 by naming their implementation.
+    Releases up to 5.1 have a switch for CUDA graphs; 6.0 names their implementation.
     """
     kind, switch, scope = "CUDA_GRAPH_IMPLEMENTATION", "MCORE_CUDA_GRAPH", "CUDA_GRAPH_SCOPE"
     key = kind if found.value(kind, "none") != "none" else switch if found.switch(switch) else ""
@@ -231,7 +231,9 @@ def _read_averaging(found: SettingCollector) -> None:
 
 
 def _recompute(found: SettingCollector, *, known: bool) -> None:
-    """Read which activations are recomputed; without a variable none are if that is *known*."""
+    """Read which activations are recomputed; without a variable none are, if the script is *known*
+    completely.
+    """
     kind, modules = "ACT_CKPT_GRANULARITY", "RECOMPUTE_MODULES"
     granularity = found.word(kind, {"full": "full", "selective": "selective"})
     names = re.split(r"[\s,]+", str(found.value(modules, "")).strip())
@@ -256,7 +258,7 @@ def _recompute(found: SettingCollector, *, known: bool) -> None:
 def _precision(found: SettingCollector, entry: str, text: str) -> None:
     """Read the FP8 recipe, or ask for the precision.
 
-    A file without it has the recipe of its benchmark, or one that the name of a sourced file has.
+    A file without a recipe uses that of its benchmark, or the one in the name of a sourced file.
     """
     usual = table(TOOL)["usual_recipes"].get(entry, "")
     moments = "USE_PRECISION_AWARE_OPTIMIZER"

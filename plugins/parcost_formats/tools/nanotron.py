@@ -157,7 +157,9 @@ def _parallelism(found: SettingCollector) -> None:
 
 
 def _reductions(found: SettingCollector, *, whole: bool) -> None:
-    """Read how gradients are reduced; *whole*: ZeRO 1 reduces sums in fp32 all at once."""
+    """Read how gradients are reduced; *whole* is true if ZeRO 1 reduces all fp32 gradients
+    at once.
+    """
     bucket, wide = "model.ddp_bucket_cap_mb", "optimizer.accumulate_grad_in_fp32"
     sums = found.switch(wide) is not False and found.value("model.dtype") != "float32"
     size = found.whole(bucket)

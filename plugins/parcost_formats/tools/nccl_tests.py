@@ -1,8 +1,8 @@
 """Logs of nccl-tests and rccl-tests: a ``fabric`` whose bandwidth is a measured curve.
 
 A log has the time of a collective by its size. The fabric has the time of one message by its size.
-The algorithm relates the two: a ring has 2 (n - 1) rounds of messages of 1/n of the size for an
-all-reduce. ``parcost calibrate`` fits lines to logs, by any algorithm.
+The algorithm relates both: in an all-reduce, a ring has 2 (n - 1) rounds with messages of 1/n of
+the size. ``parcost calibrate`` fits lines to logs for any algorithm.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _place(one: Timings, text: str) -> tuple[int, int]:
 
 
 def _problems(one: Timings, text: str) -> list[FileError]:
-    """Return errors for data that a table lacks: ranks, nodes, operation."""
+    """Return errors for missing data of a table: ranks, nodes or operation."""
     start, end = _place(one, text)
     calibrate = "`parcost calibrate LOG` has options for what a log does not state"
     if one.ranks < 2:

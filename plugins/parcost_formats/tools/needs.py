@@ -77,8 +77,8 @@ class IncompleteJobImporter(FileImporter):
 
     @property
     def factors(self) -> Mapping[str, str]:
-        """Return attributes by the keys that are a factor of them; the tool accepts no null for
-        these keys.
+        """Return attributes by the keys that are one of their factors; the tool does not accept
+        null for these keys.
         """
         return {}
 

@@ -127,7 +127,7 @@ class _NeMoReader:
     ) -> None:
         """Read *entries*; *unread* are keys of unknown value, with the reasons.
 
-        *assumed* are keys whose values come from a library.
+        *assumed* are keys whose values are set by a library.
         """
         self._unread, self._assumed = unread, assumed
         self._table: Mapping[str, Any] = table(TOOL)
@@ -164,7 +164,9 @@ class _NeMoReader:
                 self._found.assume(block, attribute, default["value"], default["why"])
 
     def _adapters(self) -> None:
-        """Read adapters, or reject them; without them the job would be full fine-tuning."""
+        """Read adapters, or reject unsupported ones, which would otherwise become full
+        fine-tuning.
+        """
         found = self._found
         prefix = find_adapters(found, ("peft.", "model_transform.", *_CALLBACKS))
         if prefix:
@@ -303,7 +305,9 @@ class _NeMoReader:
             found.assume("schedule", "transfers", "blocking", f"NeMo 1: {name} is False")
 
     def _loss(self) -> None:
-        """Read the cross entropy: Transformer Engine's saves a gradient, others a softmax."""
+        """Read the cross entropy: that of Transformer Engine saves a gradient, others save a
+        softmax.
+        """
         found, name = self._found, "cross_entropy_loss_fusion"
         kind, fused = self._key("cross_entropy_fusion_impl", _MODELS), self._key(name, _MODELS)
         is_fused = None if fused is None else found.switch(fused)

@@ -1,6 +1,6 @@
 """Adapters (LoRA) of NeMo 2: an object ``peft``, ``model_transform`` or a callback of the trainer.
 
-Their classes have the fields of those of Megatron-Bridge, which grew out of NeMo.
+Their classes have the same fields as in Megatron-Bridge, the successor of NeMo.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _FP8 = ("fp8_params", "fp8_param", "fp8_param_gather")
 
 
 def find_adapters(found: SettingCollector, prefixes: Sequence[str]) -> str:
-    """Return the first of *prefixes* of keys under which an object makes adapters, "" for none."""
+    """Return the first of *prefixes* of keys under which an object creates adapters, "" for
+    none.
+    """
     return next(
         (one for one in prefixes if str(found.value(f"{one}{_TARGET}", "")).endswith("RA")), ""
     )
@@ -40,7 +42,7 @@ def read_nemo_adapters(
 ) -> None:
     """Set the adapters whose fields are the keys below *prefix*; *tool* is the tool's version.
 
-    *assumed* are keys whose values come from a library, with the reasons.
+    *assumed* are keys whose values are set by a library, with the reasons.
     """
     fields = {
         key.removeprefix(prefix): _option(key, entry, assumed.get(key, ""))

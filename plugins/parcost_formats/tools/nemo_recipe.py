@@ -371,7 +371,7 @@ class _NeMoLibrary(CodeLibrary):
         return recipe
 
     def _leave_to_arguments(self, node: ast.Call, arguments: Sequence[Any]) -> Any:
-        """Return a recipe whose settings from command-line arguments are marked unknown."""
+        """Return a recipe with settings from command-line arguments marked as unknown."""
         rules = table("nemo")["performance"]
         for path, value in rules["sets"].items():
             _put_path(arguments[0], path, Cell(value, node, path, rules["function"]))

@@ -1,7 +1,7 @@
 """Variables of NCCL in a script, which select the path of messages.
 
-A fabric has the bandwidth of one path. A variable that disables the path is listed, with the fabric
-to choose.
+A fabric has the bandwidth of one path. If a variable disables this path, it is listed with the
+fabric to choose.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Keys of YAML and JSON that are null where the tool expects a number that decides the cost.
+"""Keys of YAML and JSON with null, for which the tool expects a number that affects cost.
 
     parallelism: {tp: ~, pp: 2}
 
-Most tools stop at a null instead of using their default. The file is read again with a number in
-its place. It is asked for if it is then a degree of parallelism, a batch or a size of the model.
+Most tools stop at a null instead of using a default. The file is read again with a number instead
+of null. If this sets a parallel degree, a batch or a model size, the import asks for it.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def ask_for_nulls(
 ) -> Translation:
     """Return a translation with a question for each null where a number decides an attribute.
 
-    *read* returns the translation of another text. *nullable* are keys that the tool leaves null.
-    *factors* has the attribute for each key that is one of several factors of an attribute.
+    *read* returns the translation of another text. *nullable* are keys that may be null in the
+    tool. *factors* has the attribute for each key that is one of several factors of an attribute.
     """
     if not file.name.endswith(_ENDINGS) or found.problems:
         return found

@@ -57,7 +57,7 @@ class Olmo(JobImporter):
 
 
 def _state(found: SettingCollector, block: str, name: str, value: str, key: str) -> None:
-    """Set an attribute by a key, or by its default if the file leaves the key out."""
+    """Set an attribute from a key, or to its default without the key."""
     if key in found:
         found.set(block, name, value, key)
     else:
@@ -102,7 +102,9 @@ def _model(found: SettingCollector) -> None:
 
 
 def _embeddings(found: SettingCollector, *, without: bool) -> None:
-    """Read the rows of the embedding and the positions; *without*: `embedding_size` is null."""
+    """Read the rows of the embedding and the positions; *without* is true if `embedding_size` is
+    null.
+    """
     rows = found.whole("model.embedding_size")
     if rows is not None:
         found.set(_MODEL, "vocabulary", digits(rows), "model.embedding_size")

@@ -77,7 +77,7 @@ _ABSENT = ("ac_config", "float8_config", "tp_config", "cp_config", "pp_config", 
 
 
 class DefaultNumber(int):
-    """A number that a default supplies, or that is computed from one; *why* says which."""
+    """A number from a default, or computed from one; *why* is the reason."""
 
     why: str
 
@@ -218,7 +218,7 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
 def _find_makers(
     functions: Mapping[str, Function], jobs: AbstractSet[str]
 ) -> Mapping[str, ast.FunctionDef]:
-    """Return the functions that return a job, or call its class if none is annotated so."""
+    """Return the functions that return a job, or that call its class if none has the annotation."""
     plain = {name: one for name, one in functions.items() if isinstance(one, ast.FunctionDef)}
     stated = {name: one for name, one in plain.items() if _return_type(one) in jobs}
     return stated or {
@@ -233,7 +233,7 @@ def _find_makers(
 
 
 def _own_jobs(tree: ast.Module) -> Iterator[str]:
-    """Yield the classes of a file that have the parts of a job under a name of their own."""
+    """Yield the classes of a file that have the parts of a job under another name."""
     for one in tree.body:
         if isinstance(one, ast.ClassDef):
             parts = (it.target for it in one.body if isinstance(it, ast.AnnAssign))
@@ -368,7 +368,7 @@ def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
 def _cookbook_module(node: Any, given: Mapping[str, Cell]) -> Entity:
     """Return the training module that a function of OLMo-core's cookbook makes.
 
-    Its releases differ in the kind of data parallelism and in recomputation.
+    The kind of data parallelism and the recomputation depend on the release.
     """
     why = f"{_VERSION}: {_COOKBOOK} of the cookbook"
 
@@ -456,7 +456,7 @@ class _OlmoLibrary(CodeLibrary):
         return super().call(follower, call)
 
     def _doubt(self, follower: Follower, entity: Entity, node: Any, why: str) -> None:
-        """Mark the attributes of a configuration, and attributes it may get, as uncertain."""
+        """Mark the attributes of a configuration, including missing ones, as uncertain."""
         doubt_cells(follower, entity, why)
         if entity.kind.endswith("TrainModuleConfig"):
             for name in _ABSENT:

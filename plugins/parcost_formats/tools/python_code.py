@@ -174,7 +174,7 @@ class Follower:
         return made
 
     def make_follower(self, tree: ast.Module, library: CodeLibrary) -> Follower:
-        """Return a follower of another file; its changes to objects count as changes of this."""
+        """Return a follower of another file; changes to objects by either are shared."""
         made = Follower(tree, library, {})
         made._log, made._depth = self._log, self._depth + 1
         return made
@@ -259,7 +259,8 @@ class Follower:
         """Interpret each of *bodies* from the current state; keep the settings that are equal in
         all.
 
-        *why* is the reason why the others are unknown, *of_result* why the returned value is.
+        *why* is the reason for unknown settings, and *of_result* the reason for an unknown return
+        value.
         """
         outer = self._log
         ends: list[dict[tuple[int, str], tuple[dict[str, Any], Any]]] = []
@@ -327,7 +328,7 @@ class Follower:
                 self._doubt_names(target.value, names)
 
     def _doubt_names(self, node: ast.expr, names: dict[str, Any]) -> None:
-        """Make objects unknown whose part a call or ``__dict__`` chooses, and a statement sets."""
+        """Make objects unknown if a statement sets a part that a call or ``__dict__`` selects."""
         if isinstance(node, ast.Call) or "__dict__" in dotted_name(node).split("."):
             for one in ast.walk(node):
                 found = names.get(one.id) if isinstance(one, ast.Name) else None
@@ -557,9 +558,7 @@ class Follower:
         return bool(value)
 
     def _limit(self, value: Any, owner: Any = None) -> Any:
-        """Return a value; an unknown one if it contains its *owner* or many lists, which may share
-        parts.
-        """
+        """Return a value, or an unknown one if it contains its *owner* or too many lists."""
         left, count = [value], 0
         while left:
             one = left.pop()
@@ -756,7 +755,7 @@ def option_defaults(tree: ast.Module) -> Mapping[str, Any] | None:
 
 
 def option_of(node: ast.AST, options: Mapping[str, Any]) -> str:
-    """Return the option that a keyword of a call, or an assignment, hands on, or ""."""
+    """Return the option whose value a keyword of a call, or an assignment, passes on, or ""."""
     value = node.value if isinstance(node, (ast.keyword, ast.Assign)) else node
     is_option = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name)
     name = value.attr if isinstance(value, ast.Attribute) and is_option else ""

@@ -1,10 +1,11 @@
-"""Counts of the scheduler in a script, compared with those of the program that it launches.
+"""Counts of the scheduler in a script, compared with the counts of the launcher.
 
     #SBATCH --nodes=4
     srun torchrun --nnodes=2 --nproc_per_node=8 train.py
 
-Here ``srun`` starts ``torchrun`` on four nodes, and ``torchrun`` waits for two. Only counts that
-the script states as constants are compared. A job of ``--nodes=5-8`` has one of these sizes.
+Example of a conflict: ``srun`` starts ``torchrun`` on four nodes, and ``torchrun`` waits for two.
+Only counts that the script states as constants are compared. A job of ``--nodes=5-8`` has one of
+these sizes.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ def check_reserved_nodes(file: ImportFile, found: Translation) -> Translation:
 def _check_nodes(
     reserved: Mapping[str, _Count], counts: Mapping[str, _Count], *, by_tasks: bool
 ) -> Iterator[ImportProblem]:
-    """Compare the nodes of a launch with those of the job; *by_tasks*: ``srun`` starts it."""
+    """Compare the nodes of a launch with those of the job; *by_tasks* is true if ``srun`` starts
+    it.
+    """
     nodes, agents = reserved.get("--nodes"), _first(counts, *_AGENTS)
     own = _first(counts, "nodes", "N") if by_tasks else None
     if nodes is not None and own is not None and own.number > nodes.number:

@@ -1,7 +1,7 @@
 """Files of Slurm and of launchers: ``topology.conf``, hostfiles, the environment of a job.
 
-They have sizes: devices of a node, nodes of a switch or of a block. They have no bandwidth or
-latency; these attributes are listed as missing.
+They state sizes: devices of a node, nodes of a switch or of a block. Bandwidth and latency are
+listed as missing.
 """
 
 from __future__ import annotations

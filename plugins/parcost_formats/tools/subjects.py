@@ -1,4 +1,4 @@
-"""The subjects that determine step time, and words for them in keys of tools."""
+"""The subjects that affect step time, each with the words by which keys of tools are recognized."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``nvidia-smi topo -m``, read as the matching fabric of the catalogue.
 
-The matrix has kinds of links and no bandwidth. The number of NVLinks identifies a generation, which
-is an assumption. The bandwidth of NICs is listed as missing.
+The matrix has kinds of links, but no bandwidth. The NVLink generation is assumed from the number of
+links. The bandwidth of NICs is listed as missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Configurations of tools that no importer reads: rejected with the name of the tool.
+"""Configurations of tools without an importer: rejected with the name of the tool.
 
-Files of such a tool share keys with those of others, whose importers would misread them.
+Files of such a tool have keys of other tools, whose importers would misread them.
 """
 
 from __future__ import annotations

@@ -103,6 +103,6 @@ def _part_of(value: Any, rule: Any) -> str:
 
 
 def _render_value(value: Any) -> str:
-    """Return " is VALUE" as text behind a key; empty for a switch or a long value."""
+    """Return " is VALUE" for use after a key; empty for a switch or a long value."""
     text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     return f" is {text}" if value is not True and 0 < len(text) <= 60 else ""

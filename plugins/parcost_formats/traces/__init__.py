@@ -1,9 +1,9 @@
 """The formats of timelines.
 
-``table`` draws passes for people, and ``json`` lists them for programs. ``perfetto`` is a trace of
-the whole step for the viewers of Perfetto and Chrome. ``chakra`` are execution traces, one for each
-rank, which simulators such as astra-sim replay. Each is a plugin of its own, as a third party's
-format would be.
+``table`` draws passes for terminals, and ``json`` lists them for programs. ``perfetto`` is a trace
+of the whole step for the viewers of Perfetto and Chrome. ``chakra`` are execution traces, one for
+each rank, which simulators such as astra-sim replay. Each is a separate plugin, like a format of a
+third party.
 """
 
 from pathlib import Path

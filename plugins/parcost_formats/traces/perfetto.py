@@ -1,7 +1,7 @@
 """Traces of a step for viewers: ``parcost timeline --format perfetto``.
 
-They are trace events in JSON, which ui.perfetto.dev, chrome://tracing and readers of PyTorch's
-profiler take. A process is a pipeline device, a thread one of its streams. Another process has the
+They are trace events in JSON, for ui.perfetto.dev, chrome://tracing and viewers of PyTorch
+profiles. A process is a pipeline device, a thread one of its streams. Another process has the
 ledger of the report: its exposed seconds, one line after another. Arrows connect the pass that
 sends a message with the pass that waits for it. A counter shows the memory of each device.
 

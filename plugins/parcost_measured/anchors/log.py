@@ -2,8 +2,8 @@
 
     iteration 30/ 100 | elapsed time per iteration (ms): 4102.3 | global batch size: 256 | ...
 
-Steps after a start, with NaN, skipped, or of another batch are not measurements. Each is named by
-its line, and the other lines are used.
+Warm-up steps, skipped steps, and steps with NaN or another batch size are not measurements. They
+are reported with their lines, and the other lines are used.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LoggedStep:
 
 @frozen(kw_only=True)
 class Fact:
-    """A setting in a log: a path, its value, and whether it identifies the job."""
+    """A setting in a log: a path, its value, and a flag if it identifies the job."""
 
     path: str
     value: str
@@ -147,7 +147,7 @@ def _lines(text: str) -> Iterator[LogLine]:
 
 
 def _of_one_rank(lines: Sequence[LogLine]) -> Iterator[LogLine]:
-    """Yield the lines of the first rank that logs a step, and the lines without a rank."""
+    """Yield the lines of the first rank that logs steps, and the lines without a rank."""
     first: str | None = None
     for line in lines:
         match = _RANK.search(line.text)
@@ -242,7 +242,7 @@ def _summaries(lines: Sequence[LogLine]) -> list[LoggedStep]:
 
 
 def _mark_invalid(steps: Sequence[LoggedStep], facts: Sequence[Fact]) -> list[LoggedStep]:
-    """Return the steps; steps that are not valid measurements get a reason."""
+    """Return the steps; steps that are no valid measurements get a reason."""
     tool = Counter(one.tool for one in steps).most_common(1)[0][0]
     whole = Counter(one.total for one in steps).most_common(1)[0][0]
     batch = Counter(one.batch for one in steps if not one.reason).most_common(1)
@@ -364,7 +364,7 @@ def _mesh(line: LogLine, names: str, sizes: str) -> Iterator[Fact]:
 
 
 def _last_change(facts: Sequence[Fact]) -> Fact | None:
-    """Return the last setting that contradicts an earlier line, None if all agree."""
+    """Return the last setting that contradicts an earlier line, or None."""
     known: dict[str, str] = {}
     changed = None
     for fact in facts:

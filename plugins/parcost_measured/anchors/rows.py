@@ -1,6 +1,6 @@
 """Rows of RUNS.jsonl as anchors: layout and batch as settings, model and device as job.
 
-The software of the spec stays: it is assumed to be the software of the run.
+The framework of the spec is assumed to be that of the run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Specs with an `anchor`, as anchors of other specs, with the settings of the measured run.
 
 The spec is bound, so that expressions and defaults have their values. Its predicted step time is
-included: if the same run has another prediction in another spec, the two specs differ in more than
-the settings.
+included. If another spec predicts another time for the same run, the two specs differ in more than
+these settings.
 """
 
 from __future__ import annotations

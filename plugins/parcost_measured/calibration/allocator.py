@@ -1,7 +1,7 @@
 """Logs of a caching allocator: memory reserved beyond the peak of allocated tensors.
 
 Megatron-LM prints such a line for each reporting rank (``report_memory``), in units of 2^20 bytes.
-Memory allocated between steps is parameters, gradients and optimizer state. The peak beyond that is
+Memory allocated between steps is parameters, gradients and optimizer state. The rest of the peak is
 activations.
 """
 
@@ -36,7 +36,8 @@ def is_memory_log(path: Path) -> bool:
 def fragmentation(
     files: Mapping[str, Path], framework: str, before: float, table: Sequence[ConstantKind]
 ) -> tuple[list[FrameworkConstant], list[Flaw], list[str]]:
-    """Return the fragmentation of a framework, flaws of lines, and reasons for a missing value.
+    """Return the fragmentation of a framework, the flaws of lines, and the reasons for a missing
+    value.
 
     Fragmentation is (max reserved - max allocated) / (max allocated - allocated), as a share of the
     activations. The last line of each rank counts, and the median over ranks.

@@ -86,7 +86,7 @@ def _text(result: Result, found: Anchoring) -> str:
 
 
 def page(report: Report) -> Iterator[Item]:
-    """Yield the report: step and memory with and without anchors, and each anchor."""
+    """Yield the report: step time and memory with and without anchors, and each anchor."""
     from parcost_formats.rendering.full_report import section_page
     from parcost_formats.rendering.screen import figure_table
 

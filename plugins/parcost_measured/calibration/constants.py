@@ -48,7 +48,7 @@ class ConstantKind:
 class Constant:
     """One constant of one block: its catalogue value and bounds, in SI units.
 
-    *label* is the block that states it; others may inherit it.
+    *label* is the block that has it; other blocks may inherit it.
     """
 
     kind: ConstantKind

@@ -1,7 +1,7 @@
 """Predicted times of rows on a grid of constants, and interpolation between grid points.
 
-Times vary as powers of a constant or not at all. So logarithms are interpolated, linearly on an
-axis whose points are evenly spaced in the logarithm.
+Times are proportional to powers of a constant, or independent of it. So logarithms are interpolated
+linearly, over the logarithms of the constants.
 """
 
 from __future__ import annotations

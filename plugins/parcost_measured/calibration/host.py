@@ -25,7 +25,7 @@ _FEWEST = 3  # rows of one constant
 
 @frozen(kw_only=True)
 class HostMeasurements:
-    """The constants measured on the host, and counts of rows that measure none.
+    """The constants measured on the host, and the numbers of rows that measure no constant.
 
     *rejected* are reasons why constants are not fitted; *passed* counts rows that measure no
     constant, by the operation that they time.
@@ -46,7 +46,7 @@ def issue_constants(
     """Return the constants of a framework that host rows measure.
 
     A row with `kernels` has the total time of that number of kernels. The time of a graph is a
-    fixed part plus a part per kernel. The fixed part is the issue time of the host.
+    constant plus a time per kernel. The constant is the launch time of the host.
     """
     read = _HostRows([kind for kind in table if "host" in kind.reads])
     for one in placed:
@@ -92,7 +92,7 @@ def issue_constants(
 
 @define
 class _HostRows:
-    """Rows of the host by the constants of *kinds* that they measure.
+    """Host rows, grouped by the constants of *kinds* that they measure.
 
     *times* are seconds of a kernel, by attribute. *chains* are numbers of kernels and the seconds
     of all of them. *passed* counts the rows that measure none.
@@ -134,7 +134,7 @@ class _HostRows:
             self.passed[f"`{what}`, {mode}"] = self.passed.get(f"`{what}`, {mode}", 0) + 1
 
     def value(self, attribute: str) -> tuple[float, float, float]:
-        """Return the value of a constant, and the least and the most that it may be.
+        """Return the value of a constant, with its lower and upper limit.
 
         Raises:
             ValueError: No line can be fitted to its chains.

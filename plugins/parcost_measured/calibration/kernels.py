@@ -1,7 +1,7 @@
 """Tables of kernels as grids: matrix products, attention, element-wise passes.
 
 A table has the fields of `specs/parcost_specs/measured`. Times are estimated by the model of the
-catalogue over values of one constant, with a clock that nothing lowers.
+catalogue over values of one constant, without power throttling.
 """
 
 from __future__ import annotations

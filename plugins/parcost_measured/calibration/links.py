@@ -19,7 +19,9 @@ from parcost_measured.calibration.least_squares import FittedLine, fit
 
 @frozen(kw_only=True, eq=False)
 class _CountingLink(Link):
-    """A link on which each round, or each byte, takes one second, in order to count them."""
+    """A link on which each round, or each byte, takes one second, so that the time is their
+    number.
+    """
 
     name: str
     latency: float
@@ -73,7 +75,7 @@ def fit_link(
 
 
 def _inability(algorithm: Collective, operation: str, ranks: int) -> str:
-    """Return the reason why rounds and bytes of *algorithm* cannot be counted."""
+    """Return the reason why the rounds and bytes of *algorithm* cannot be counted."""
     why = f"`{algorithm.name}` does not support {operation} over {ranks} ranks of a single link"
     if needs := algorithm.needs(operation):
         why += f": it needs {needs}, which no log has"
@@ -91,7 +93,7 @@ def messages(
 ) -> list[tuple[float, float]]:
     """Return (bytes, seconds) of one message for each size, from the algorithm's round count.
 
-    A rank stripes over *ports*, each of which carries its share of the message.
+    A rank uses *ports* ports, each of which carries an equal part of the message.
     """
     found: dict[float, float] = {}
     for n, time in sorted(zip(sizes, seconds, strict=True)):

@@ -1,4 +1,4 @@
-"""Logs of collectives as fabric levels, one by one and fitted together."""
+"""Logs of collectives as fabric levels, fitted one by one and together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured runs as grids: each row is a study, evaluated over the constants it depends on."""
+"""Measured runs as grids: each row is a study, evaluated over the constants that it depends on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIGURES = ("step_time", "mfu", "flops_per_device")
 
 @frozen(kw_only=True)
 class Signature:
-    """The properties that decide which constants a row depends on."""
+    """The properties that determine the constants of a row."""
 
     device: str
     framework: str
@@ -38,7 +38,7 @@ class Signature:
 
 @frozen(kw_only=True, eq=False)
 class Studies:
-    """The studies of rows; by row id its constants, and the path that sets each constant."""
+    """The studies of rows; for each row id its constants, and the path that sets each constant."""
 
     cases: Sequence[tuple[RowResult, Path]]
     constants: Mapping[str, Mapping[str, Constant]]
@@ -342,7 +342,7 @@ def measurement(row: RunRow, place: str) -> Measurement:
 def contradictions(rows: Rows) -> list[tuple[str, str, float]]:
     """Return groups of rows that differ only in step time.
 
-    Each has the places of the fastest and of the slowest row, and their ratio of step times minus
+    A group has the places of the fastest and the slowest row, and their ratio of step times minus
     1.
     """
     groups: dict[Any, list[tuple[float, str]]] = {}

@@ -1,7 +1,8 @@
-"""Robust bounded least squares over grids; constants without support in the data are kept.
+"""Robust bounded least squares over grids; constants that the data do not determine are not
+changed.
 
-Residuals are logarithms of predicted over measured seconds. Outliers are damped (`soft_l1`); a
-configuration that was measured often weighs as much as one measured once.
+Residuals are logarithms of predicted over measured seconds. Outliers have less weight (`soft_l1`).
+A configuration has the same weight, however often it was measured.
 """
 
 from __future__ import annotations
@@ -267,7 +268,7 @@ def _span_of(constant: Constant) -> float:
 def _select_constants(
     task: FitProblem, slopes: NDArray[np.float64]
 ) -> tuple[list[int], list[RejectedConstant]]:
-    """Return the constants on which enough rows depend, and rejections of the others."""
+    """Return the constants on which enough rows depend, and the rejections of the others."""
     import numpy as np
 
     rejected: list[RejectedConstant] = []
@@ -508,7 +509,7 @@ def _value(
 
 
 def parts_of(groups: Sequence[Hashable], folds: int) -> list[int]:
-    """Return the fold that leaves out each row; a group is in one fold.
+    """Return the fold that leaves out each row; all rows of a group are in one fold.
 
     Groups go to the smallest fold, the largest group first, so that folds are of similar size.
 

@@ -1,7 +1,7 @@
-"""Adapters (LoRA) of a row: its fields and words, and the defaults of its tool for the rest.
+"""Adapters (LoRA) of a row: its fields and texts, and for missing values the defaults of its tool.
 
 A row has adapters by `tuning.kind`, or by the word LoRA in its texts. The table `adapters.toml` has
-the names of modules, and the defaults of tools with the version that was read.
+the names of modules, and the defaults of tools with their versions.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _targets_of(names: str) -> set[str]:
 
 
 def _base_of(said: str) -> str:
-    """Return the block of `quantizations` of a base, `narrow`, or "" for the type of the model.
+    """Return the block of `quantizations` for a base, `narrow`, or "" for the type of the model.
 
     Raises:
         UnmodelledError: The storage is not known.

@@ -1,6 +1,6 @@
 """Spread of prediction errors between jobs and within a job, the basis of anchors.
 
-A job is one model on one device in one precision, as one source ran it. Repeats of a configuration
+A job is one model on one device in one precision, run by one source. Repeats of a configuration
 count once.
 """
 

@@ -53,7 +53,7 @@ _REPLICAS = r"^(?!.*(?:shard|zero)).*(?:\bd?dp\b|data[ -]parallel|\breplicated\b
 class Facts:
     """A row, and values derived from it for several attributes.
 
-    Settings of `extra` that a row lacks are those of the tool that made its adapters.
+    If a row lacks settings in `extra`, they are those of its tool for adapters.
     """
 
     row: RunRow
@@ -96,10 +96,10 @@ class Facts:
 
     @cached_property
     def ends(self) -> int:
-        """How many of embedding and head count as a layer if layers do not divide by the stages.
+        """The number of ends (embedding, head) that count as a layer if the layers do not divide by
+        the stages.
 
-        Megatron-LM supports such a split only by options, which count the ends if the sum then
-        divides.
+        Megatron-LM supports such a split only by options that count the ends as layers.
         """
         said = str(self.row.extra.get("pp_partition") or self.row.extra.get("pp_layout") or "")
         if self.divides or said:
@@ -288,9 +288,7 @@ def _stages(facts: Facts) -> Value:
 
 
 def _assignment(facts: Facts) -> Value:
-    """Return the rule that assigns layers to stages, if the framework has no rule for this layer
-    count.
-    """
+    """Return the rule that assigns layers to stages, if the framework has no such rule."""
     if facts.divides or facts.profile.deals or facts.row.extra.get("pp_layout"):
         return None
     why = f"{facts.row.model.layers} layers are not divisible: the first stages are full"
@@ -425,10 +423,10 @@ def _gradients(facts: Facts) -> Value:
 
 
 def _parameters(facts: Facts) -> Value:
-    """Return whether parameters are gathered under the forward pass.
+    """Return whether the all-gather of parameters overlaps with the forward pass.
 
     gpt-oss on H100, MLPerf v6.0: Cisco's configuration has ALIGN_PARAM_GATHER=True and one stage,
-    so that hooks gather nothing ahead, and neither does the schedule.
+    so neither hooks nor the schedule prefetch parameters.
     """
     if re.match(_CISCO, str(facts.row.extra.get("config"))):
         return Assumption("off", "`align_param_gather` is on without interleaved stages")
@@ -453,7 +451,7 @@ def _bucket(facts: Facts) -> Value:
 
 
 def _gather_start(facts: Facts) -> Value:
-    """Return when stages start to gather their parameters.
+    """Return the time at which stages start to gather their parameters.
 
     NVIDIA's submissions to MLPerf v6.0, benchmarks/*/conf: align_param_gather is False.
     """
@@ -482,7 +480,7 @@ def _tensor(facts: Facts) -> Value:
 
 
 def _splits_products(facts: Facts) -> bool:
-    """Return whether a recipe runs products in chunks (tp_comm_overlap) that no row mentions.
+    """Return whether a recipe runs GEMMs in chunks (tp_comm_overlap) although no row mentions it.
 
     Recipes of Llama 3, GPT-3 and Nemotron set it, but not with NVFP4 nor with latent attention:
     NeMo 0189a3b38, recipes/llama3_70b.py, gpt3_175b.py and deepseek_v3.py; Megatron-Bridge
@@ -512,7 +510,7 @@ def _balance(facts: Facts) -> Value:
 
 
 def _router_balance(facts: Facts) -> Value:
-    """Return how the router was balanced, unless the row forces equal loads."""
+    """Return the method that balances the router, unless the row forces equal loads."""
     free = re.search(r"no auxiliary loss", facts.row.notes)
     return "none" if free and isinstance(_balance(facts), Assumption) else None
 
@@ -616,14 +614,16 @@ def _offloaded_optimizer(facts: Facts) -> Value:
 
 
 def _offloaded_parameters(facts: Facts) -> Value:
-    """Return whether parameters are on the host: FSDP moves both, DeepSpeed by a key for each."""
+    """Return whether parameters are on the host: FSDP offloads both, DeepSpeed has a key
+    for each.
+    """
     if re.search(_OFFLOADED, facts.sharding) and re.search(_WITH_PARAMETERS, facts.sharding):
         return Assumption("100 %", f"the parameters are on the host: `{facts.sharding}`")
     return None
 
 
 def _host_memory(facts: Facts) -> Value:
-    """Return the memory bandwidth of the host for a device, which no row says."""
+    """Return the assumed memory bandwidth of the host for a device; rows do not state it."""
     if _offloaded_optimizer(facts) is None:
         return None
     return Assumption("51 GB/s", "sixteen channels of DDR4-3200 for eight devices, as a DGX A100")
@@ -660,7 +660,7 @@ def _context(facts: Facts) -> Value:
 
 
 def _gradient_average(facts: Facts) -> Value:
-    """Return how gradients are averaged in NVIDIA's code of MLPerf v6.0, by its files.
+    """Return how gradients are averaged in NVIDIA's code for MLPerf v6.0.
 
     `average_in_collective` is off in pretrain.py of Llama, and by default in gpt_oss.yaml. It is on
     in config_common.sh of DeepSeek-V3, and in gpt-oss' configuration of 2 nodes with 4 devices.
@@ -692,7 +692,9 @@ def _text(value: float) -> str:
 
 @frozen
 class StudyAttribute:
-    """One line of a study: its block, the name of the attribute, and its value for a row."""
+    """A line of a study: its block, the name of the attribute, and a function of its value for a
+    row.
+    """
 
     block: str
     name: str

@@ -1,6 +1,6 @@
 """A log of nccl-tests or rccl-tests compared with predictions for a fabric.
 
-The study of a log has the ranks of the log on a fabric of the catalogue, and no model:
+The study of a log has the ranks of the log on a fabric of the catalogue, without a model:
 
     use catalog.devices.h100_sxm
     use catalog.fabrics.hgx_h100
@@ -209,7 +209,7 @@ def to_json(found: Sequence[CollectiveComparison]) -> str:
 
 
 def to_csv(found: Sequence[CollectiveComparison]) -> str:
-    """Return a line for each size of each table."""
+    """Return CSV with a line for each size of each table."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)

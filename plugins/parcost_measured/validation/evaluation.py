@@ -47,10 +47,10 @@ _ENDS = {
 class Prediction:
     """The prediction for the study of a row.
 
-    *fits* says whether it fits into memory; *model_flops* are the model FLOPs of a step per device;
-    *peak* is the device's FLOP/s in the compute type. *counters* has the memory by
-    the counters of an allocator, ``reserved`` and ``allocated``, in bytes. Intervals are the ranges
-    in which the measured values are expected.
+    *fits* is true if it fits in memory; *model_flops* are the model FLOPs of a step per device;
+    *peak* is the device's FLOP/s in the compute type. *counters* has the memory by the counters of
+    an allocator, ``reserved`` and ``allocated``, in bytes. Intervals are the ranges in which the
+    measured values are expected.
     """
 
     step_time: float
@@ -63,9 +63,9 @@ class Prediction:
     memory_interval: tuple[float, float] | None = None
 
     def add_slowdown(self, slowdown: tuple[float, float]) -> Prediction:
-        """Return the prediction for a run with a *slowdown*: the least and the most share.
+        """Return the prediction for a run with a *slowdown*, given as its lower and upper bound.
 
-        The step time takes the middle of both, and the interval the least and the most.
+        The step time uses the middle of both bounds, and the interval uses both.
         """
         least, most = slowdown
         ends = self.step_interval
@@ -90,7 +90,7 @@ class RowResult:
     faults: Sequence[str] = ()
 
     def flaw(self, kind: str, reason: str) -> Flaw:
-        """Return why the row is not scored, at its place."""
+        """Return the reason why the row is not scored, with its place."""
         one = self.placed
         return Flaw(file=one.file, line=one.line, id=one.row.id, kind=kind, reason=reason)
 

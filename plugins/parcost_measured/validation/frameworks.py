@@ -1,7 +1,7 @@
 """The framework of a run, and its defaults for settings that a row lacks.
 
-A profile states defaults of the framework from its documentation or code; nothing in it was fitted
-to a measured run.
+A profile has defaults from the documentation or the code of the framework; none was fitted to a
+measured run.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 class Profile:
     """Defaults for settings that neither the row nor the catalogue's *framework* states.
 
-    *sharding* is a pattern for the row's sharded state and source, tried before *pattern*; a
-    profile holds for sources up to *latest*. *deals* says that the framework has a rule for layer
+    *sharding* is a pattern for the row's sharded state and source, tried before *pattern*. A
+    profile applies to sources up to *latest*. *deals* is true if the framework has a rule for layer
     counts that do not divide by the stages. With *sharded_master*, the shard of a parameter is its
-    fp32 master. With *short_messages*, FSDP reduces gradients in the type of products. It also
-    keeps them in it up to the last of several micro-batches. With *writes_scores*, attention is not
-    fused; without *sequence_parallel*, every tensor-parallel rank repeats the norms. With
-    *splits_products*, a pattern for models, recipes run products and tensor-parallel collectives
-    in chunks. Its benchmarks set *gradient_check*.
+    fp32 master copy. With *short_messages*, FSDP reduces gradients in the type of the GEMMs. It
+    keeps them in this type until the last micro-batch. With *writes_scores*, attention is not
+    fused; without *sequence_parallel*, every tensor-parallel rank repeats the norms.
+    *splits_products* is a pattern for models whose recipes run GEMMs and tensor-parallel
+    collectives in chunks. Its benchmarks set *gradient_check*.
     """
 
     framework: str
@@ -95,8 +95,8 @@ def profile_of(row: RunRow) -> Profile:
 def _of_release(profile: Profile, row: RunRow) -> Profile:
     """Return *profile* for the release that *row* ran; containers are named by year and month.
 
-    From 24.09 on attention is cuDNN's. From 26.06 on recipes with experts run a fused grouped MLP,
-    which exists for mxfp8 on Blackwell. MLPerf's rounds run it from 6.0 on (May 2026):
+    From 24.09 on, attention uses cuDNN. From 26.06 on, MoE recipes in MXFP8 on Blackwell run a
+    fused grouped MLP. In MLPerf it runs from round 6.0 on (May 2026):
     NVTE_CUTEDSL_FUSED_GROUPED_MLP = 1.
     """
     if profile.framework == "nemo_2024" and _is_from(row, "framework", (24, 9)):
@@ -125,7 +125,7 @@ def lacks_links_between_nodes(row: RunRow) -> bool:
     """Return whether NCCL of the row's container uses NVLink only within a node.
 
     Containers of NeMo up to 25.04 are built on PyTorch 25.03, which has NCCL 2.25.1. NVLink between
-    the nodes of a GB200 rack takes NCCL 2.25.2: NVIDIA, GB200 NVL Multi-Node Tuning Guide, NCCL.
+    the nodes of a GB200 rack needs NCCL 2.25.2: NVIDIA, GB200 NVL Multi-Node Tuning Guide, NCCL.
     """
     places = (str(row.extra.get("framework") or ""), row.source_locator)
     found = next(filter(None, (re.search(r"NeMo (\d\d)\.(\d\d)", text) for text in places)), None)

@@ -96,7 +96,7 @@ def fabric_of(hardware: Hardware, entry: HardwareEntry) -> str:
 
 @cache
 def inner_level(fabric: str) -> str:
-    """Return the level of a fabric inside of the network: a server, or an NVLink domain."""
+    """Return the level of a fabric below the network: a server, or an NVLink domain."""
     (scenario,) = load_text(f"use catalog.fabrics.{fabric}\n")
     return block_name(scenario.first.all(Fabric)[0].levels[-2])
 
@@ -130,7 +130,7 @@ def network_of(hardware: Hardware) -> HardwareNetwork | None:
 def domain_of(hardware: Hardware) -> int | None:
     """Return the number of devices used in each NVLink domain, if `intranode` states its size.
 
-    In a rack of 72, a job whose size is not divisible by 72 takes 64.
+    In a rack of 72, a job whose size is not divisible by 72 uses 64 devices.
     """
     found = re.search(r"domain (\d+)", hardware.intranode or "", re.IGNORECASE)
     if not found:

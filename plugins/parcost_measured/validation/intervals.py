@@ -2,12 +2,12 @@
 
 Runs have kinds: dense or MoE model, then family of devices, then framework. The range of a kind is
 the shortest that contains a given share of its logarithms. It always contains 1, which is the
-prediction itself. Errors of one model are correlated, so a kind with few models borrows from the
-enclosing kind. Its own runs have the weight m / (m + 10), with m models; the runs of the enclosing
-kind have the rest.
+prediction itself. Errors of one model are correlated, so a kind with few models also uses runs of
+the enclosing kind. For m models, its own runs have the weight m / (m + 10), and other runs the
+rest.
 
-The share is chosen so that ranges cover left-out models as often as an interval claims. Models are
-in folds by their name, and each fold is judged by the ranges from the other folds.
+The share is chosen so that ranges cover left-out models as often as the interval states. Folds are
+sets of models, and each fold is compared with the ranges from the other folds.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def _folds(ratios: Sequence[Ratio], levels: Levels) -> list[_Fold]:
 def cross_validate(
     share: float, folds: Sequence[_Fold], levels: Levels
 ) -> Iterator[tuple[Ratio, Range]]:
-    """Yield each run with its range from the other folds, if they give one."""
+    """Yield each run with its range from the other folds, if these give a range."""
     for fold in folds:
         others = ranges_at(share, fold.others)
         for one in fold.members:
@@ -251,7 +251,8 @@ def ranges(ratios: Sequence[Ratio], figure: str) -> Ranges | None:
 
 
 def _coverage_error(held: Coverage) -> tuple[int, float]:
-    """Return the whole runs between the coverage and the claimed one, and the half-width.
+    """Return the difference between the coverage and the stated one in whole runs, and the
+    half-width.
 
     A difference of less than one run is ignored, so that narrower ranges are preferred.
     """

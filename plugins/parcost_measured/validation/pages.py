@@ -1,4 +1,4 @@
-"""The summary as a page: for terminals, Markdown and graphical formats."""
+"""The summary as a page, for terminals, Markdown and graphical formats."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _histogram(summary: Summary) -> Iterator[Item]:
 
 
 def _worse(summary: Summary) -> Iterator[Item]:
-    """Yield the groups of enough rows in which a constant MFU predicts better."""
+    """Yield the larger groups in which a constant MFU predicts better."""
     yield Heading("Where a constant MFU is more accurate")
     found = summary.worse
     if not found:
@@ -208,7 +208,7 @@ def _ranking(summary: Summary) -> Iterator[Item]:
 
 
 def _rank_row(name: str, found: Sequence[Ranking]) -> Row:
-    """Return the table row of a source: its groups of layouts, mean regrets, and pairs."""
+    """Return the table row of a source: its groups of layouts, mean regrets, and ordered pairs."""
     n, ordered = len(found), ordered_share(found)
     return Row(
         [

@@ -27,7 +27,8 @@ class Bar:
 
 
 def histogram(errors: Sequence[float]) -> list[Bar]:
-    """Return bars of 10 % each from the lowest to the highest error; one bar for beyond +100 %.
+    """Return bars of 10 % each, from the lowest to the highest error; all errors above +100 % share
+    one bar.
 
     >>> [(bar.title, bar.rows) for bar in histogram([-0.15, -0.12, 0.05])]
     [('-20 to -10 %', 2), ('-10 to 0 %', 0), ('0 to +10 %', 1)]

@@ -1,4 +1,4 @@
-"""Precision and recomputation: the words of sources, as terms of parcost."""
+"""Precision and recomputation: the words of sources, translated to terms of parcost."""
 
 from __future__ import annotations
 
@@ -134,9 +134,9 @@ _DETAILS = (
 
 
 def _recompute_detail(row: RunRow) -> str:
-    """Return the recomputation that the row describes, in lower case; "" if nothing.
+    """Return the description of recomputation in the row, in lower case; "" without one.
 
-    Of `a (H100) / b (GB200)`, the words for the device of the row.
+    For `a (H100) / b (GB200)`, return the words for the device of the row.
     """
     said = row.extra.get("recompute_detail")
     text = said.lower() if isinstance(said, str) else ""

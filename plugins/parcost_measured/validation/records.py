@@ -1,6 +1,6 @@
 """Validated JSON objects: an attrs class gives fields, types and ranges.
 
-A class is the schema: its annotations are the types, a field without a default is required, and
+A class is the schema: its annotations are the types, fields without defaults are required, and
 `metadata` has the minimum. Errors are returned, never raised, so that one bad field does not hide
 the next.
 """

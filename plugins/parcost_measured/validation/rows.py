@@ -1,4 +1,5 @@
-"""The schema of a file of measured runs, one JSON object a line, and the consistency of a row.
+"""The schema of a file of measured runs, with one JSON object per line, and consistency checks of a
+row.
 
 Conventions: `hardware.internode_gbps` is the total of a node in one direction, in Gb/s;
 `batch.grad_accum` is micro-batches per data-parallel rank and step; the number of devices is tp *
@@ -219,7 +220,9 @@ class RunRow:
 
     @property
     def group_apart(self) -> str:
-        """The group that keeps a row out of other scores and of every fit; "" for most rows."""
+        """The group of a row that is excluded from other scores and from every fit; "" for most
+        rows.
+        """
         return "composed" if self.synthetic else "adapters" if self.has_adapters else ""
 
     @property
@@ -229,7 +232,8 @@ class RunRow:
 
     @property
     def slowdown(self) -> tuple[float, float]:
-        """The least and the most by which a fault lengthened the step, by the source: shares of it.
+        """The lower and upper bound of the slowdown by a fault, as shares of the step, from the
+        source.
 
         Raises:
             UnmodelledError: The row has a slowdown without its range.
@@ -244,7 +248,9 @@ class RunRow:
 
 
 def count_unread(rows: Iterable[RunRow]) -> dict[str, int]:
-    """Count the rows that have each unread field: of `extra`, or an unknown schedule of a stage."""
+    """Count the rows that have each unread field: a field of `extra`, or an unknown schedule of a
+    stage.
+    """
     counts: dict[str, int] = {}
     for row in rows:
         if row.parallel.pp == 1 and find_schedule(row.schedule) is None:
@@ -287,7 +293,7 @@ class Flaw:
 class Rows:
     """The valid rows of a file, the flaws of the others, and unknown fields.
 
-    Rows *apart* are valid, but in no score of the others and in no fit: their step time was not
+    Rows *apart* are valid, but excluded from other scores and from fits: their step time was not
     measured (`synthetic`), or they train adapters on frozen weights.
     """
 
@@ -298,7 +304,7 @@ class Rows:
 
     @property
     def flaws_apart(self) -> list[Flaw]:
-        """The rows apart, each with the reason that keeps it out of fits."""
+        """The excluded rows (*apart*), each with the reason for the exclusion."""
         return [
             Flaw(
                 file=one.file,

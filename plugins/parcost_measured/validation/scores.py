@@ -55,8 +55,8 @@ def quantile(
 ) -> float:
     """Return the weighted quantile *share* of *values*, interpolated linearly.
 
-    The position of a value is the middle of its weight. The scale goes from the middle of the first
-    weight to that of the last. With equal weights this is the usual definition (NumPy's).
+    The position of a value is the middle of its weight. The scale begins and ends at the middle of
+    the first and the last weight. With equal weights this is the default definition of NumPy.
 
     >>> quantile([4.0, 1.0, 3.0, 2.0], 0.5)
     2.5
@@ -101,7 +101,7 @@ def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 
 def regret(predicted: Sequence[float], measured: Sequence[float]) -> float:
-    """Return the measured time of the layout predicted best, over the fastest measured, minus 1.
+    """Return the measured time of the layout predicted best / the fastest measured time, minus 1.
 
     >>> regret([1.0, 2.0, 3.0], [12.0, 10.0, 11.0])
     0.19999999999999996
@@ -143,6 +143,6 @@ def count_pairs(
 
 
 def rates(speeds: Sequence[float], classes: Sequence[Hashable]) -> Mapping[Hashable, float]:
-    """Return the median speed of each class: the baseline of a constant MFU."""
+    """Return the median speed of each class: the baseline with a constant MFU."""
     found = group_by(zip(classes, speeds, strict=True), lambda pair: pair[0])
     return {key: quantile([speed for _, speed in pairs], 0.5) for key, pairs in found.items()}

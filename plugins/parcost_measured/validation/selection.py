@@ -1,4 +1,4 @@
-"""Conditions on rows, and limits on figures: two syntaxes of the command line."""
+"""Conditions on rows, and limits on figures: two command-line syntaxes."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def write(row: RunRow) -> StudyText:
 
 
 def _require_entry(row: RunRow) -> HardwareEntry:
-    """Return the device of a row whose model can be expressed in a spec.
+    """Return the device of a row, after checking that a spec can express its model.
 
     Raises:
         UnmodelledError: The device is not in the catalogue, or the model cannot be expressed.

@@ -69,13 +69,15 @@ class ScoredRow:
 
     @property
     def predicted_memory(self) -> float:
-        """The memory in bytes by the counter that was read, or of the device if none is named."""
+        """The predicted memory in bytes of the counter that was measured, or of the device if none
+        is named.
+        """
         counters, counter = self.prediction.counters, memory_basis(self.row).split()[0]
         return counters.get(counter, counters.get("device", self.prediction.memory))
 
     @property
     def memory_interval(self) -> tuple[float, float] | None:
-        """The interval of the memory by the counter that was read."""
+        """The interval of the memory of the counter that was measured."""
         interval, scale = self.prediction.memory_interval, self.prediction.memory or 1.0
         if interval is None:
             return None
@@ -122,7 +124,7 @@ class SummaryGroup:
 
 @frozen(kw_only=True)
 class Ranking:
-    """Layouts of one job (model, batch, devices, source), and how well they are ranked.
+    """Layouts of one job (model, batch, devices, source), and the quality of their predicted order.
 
     *pairs* are pairs of layouts whose measured times differ by more than the noise; *ordered* are
     those predicted in the right order.
@@ -141,7 +143,7 @@ class Ranking:
 class ProfileAge:
     """A profile of a framework: its years, the run that checks it, and the rows that ran it.
 
-    *newer* are rows that are newer than its years; *step* is their error, None without rows.
+    *newer* are the rows after its years; *step* is the error of all its rows, None without rows.
     """
 
     name: str
@@ -335,7 +337,7 @@ def summarize(
     """Return the summary of *cases*, and of the flaws of other rows.
 
     *families* are the families of devices by name, *frameworks* the frameworks of the catalogue.
-    Rows with a group apart are in no other one.
+    Excluded rows are only in their own group.
     """
     cases = [case for case in cases if case.prediction or not case.placed.row.synthetic]
     evaluated = [case for case in cases if case.prediction is not None]
@@ -388,7 +390,9 @@ def _speed(case: RowResult) -> float:
 
 
 def excess(case: RowResult) -> str:
-    """Return the reason why a step time is impossible, above the device's peak; "" if it is not."""
+    """Return the reason why a step time is impossible (above the device's peak); "" if it is
+    possible.
+    """
     assert case.prediction is not None
     row, speed = case.placed.row, _speed(case)
     peak = case.prediction.peak * _WIDER.get(row.numbers or "", 1.0)
@@ -543,7 +547,7 @@ def _layout(one: ScoredRow) -> tuple[Hashable, ...]:
 
 
 def memory_basis(row: RunRow) -> str:
-    """Return the kind of memory measured in *row*: allocated, reserved, or of the whole device."""
+    """Return the kind of measured memory in *row*: allocated, reserved, or of the whole device."""
     said = row.extra.get("memory_basis")
     if isinstance(said, str):
         return said

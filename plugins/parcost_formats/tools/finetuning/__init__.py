@@ -122,10 +122,10 @@ class TuningTool(IncompleteJobImporter):
         return started or read_job(file, self._table)
 
     def _with_strange_keys(self, job: JobKeys) -> JobKeys:
-        """Return the job; unread keys that the tool does not have are added to its entries.
+        """Return the job with unread keys that the tool does not have added to its entries.
 
-        They are unknown keys, whatever their value: the import asks for keys whose name may decide
-        a cost.
+        They are unknown keys with any value. The import asks for keys whose name suggests an effect
+        on cost.
         """
         strange = {
             key: JsonEntry(word.text, word.start, word.end)
@@ -182,7 +182,7 @@ def _name_files(found: Translation, entries: Mapping[str, JsonEntry]) -> Transla
 
 
 def _mark_assumptions(found: Translation, assumed: Mapping[str, str]) -> Translation:
-    """Mark the values that come from a default of the script; *assumed* has the reason by key."""
+    """Mark values that come from a default of the script; *assumed* has the reason for each key."""
     blocks = [
         evolve(
             block,

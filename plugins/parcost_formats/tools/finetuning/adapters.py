@@ -118,7 +118,7 @@ def _is_fused(model: str) -> bool:
 
 
 def _find_base(found: SettingCollector, key: str, forms: Mapping[str, str]) -> str | None:
-    """Return the storage of frozen weights that the value of a key states, by patterns of values.
+    """Return the storage of frozen weights for the value of a key, by patterns of values.
 
     "" stands for an unsupported type, and None for a base in 16 or 32 bits.
     """

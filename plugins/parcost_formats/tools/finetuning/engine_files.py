@@ -95,14 +95,14 @@ class EngineFiles:
             self._add_inline(key)
 
     def _name_given(self, key: str) -> None:
-        """Let *key* name the file of an engine that the user adds, if the job names none."""
+        """Use *key* as the name of an engine's file that the user adds, if the job names none."""
         keys = self.rules["names"].get(key, [key])
         stated = [self.entries[one].value for one in keys if one in self.entries]
         if key in self._given and all(value in _NO_FILE for value in stated):
             self.entries[key] = JsonEntry(self._given[key], 0, 1)
 
     def _add(self, key: str, ahead: str) -> bool:
-        """Add the keys of the file named by *key*, prefixed with *ahead*; return whether it was
+        """Add the keys of the file that *key* names, with the prefix *ahead*; return whether it was
         found.
         """
         entry = self.entries[key]
@@ -186,7 +186,7 @@ class EngineFiles:
     def _known_parts(self, name: str) -> dict[str, Any]:
         """Return the values of a file that the script writes.
 
-        None are returned if an unknown value may decide a cost.
+        None are returned if an unknown value may affect cost.
         """
         script = self._job.script
         text = script.find_partial(name) if script is not None else None
@@ -203,7 +203,7 @@ class EngineFiles:
         return {k: one.value for k, one in other.items() if is_harmless and k not in unknown}
 
     def _add_inline(self, key: str) -> None:
-        """Add the keys of a table that the command line has as text."""
+        """Add the keys of a table that the command line contains as text."""
         entry = self.entries.get(key)
         if entry is None or entry.value is None:
             return
@@ -252,7 +252,7 @@ class EngineFiles:
             del entries[one]  # the trainer fills it in
 
     def _add_fsdp_file(self) -> None:
-        """Replace a file that ``fsdp`` names by its keys: ``fsdp``, and ``fsdp_config``."""
+        """Replace a file that ``fsdp`` names by its keys, ``fsdp`` and ``fsdp_config``."""
         entries, ahead = self.entries, "fsdp file."
         named = entries.get("fsdp")
         name = str(named.value) if named is not None else ""

@@ -33,9 +33,9 @@ _FLAG = re.compile(r"--?[A-Za-z]")
 class JobKeys:
     """The *entries* of a job by key, and the keys whose value in the script is *unread*.
 
-    *launcher* are the words ahead of the program, *environment* the assignments there. *strays* are
-    words that belong to no key. *assumed* are defaults of the script by key. *problems* are files
-    that the script names and that could not be read. *script* is None for a configuration.
+    *launcher* are the words before the program, and *environment* the assignments before it.
+    *strays* are words that belong to no key. *assumed* are defaults of the script by key.
+    *problems* are named files that could not be read. *script* is None for a configuration.
     """
 
     entries: Mapping[str, JsonEntry]
@@ -95,7 +95,7 @@ def _reject_program(launch: ScriptLaunch, title: str) -> FileError:
 
 
 def _relevant_words(launch: ScriptLaunch, rules: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the words of a command, without words of keys that change nothing in a step.
+    """Return the words of a command, without keys that do not change a step.
 
     Runs of a loop over learning rates or seeds are one job.
     """
@@ -282,7 +282,7 @@ class _Command:
             self.problems.append(error.problem())
 
     def _add_shipped_keys(self, word: ShellField) -> bool:
-        """Add the keys of a configuration that the tool ships; return whether it is one."""
+        """Add the keys of a configuration that the tool ships; return whether the tool has it."""
         keys, why = find_preset(self.rules, word.text)
         if self.script.find_written(word.text) is not None:
             return False
@@ -296,7 +296,8 @@ class _Command:
 
 
 def _add_file(command: _Command, word: ShellField) -> None:
-    """Add the keys of a configuration that a command names; its own arguments win.
+    """Add the keys of a configuration that a command names; arguments of the command take
+    precedence.
 
     Raises:
         FileError: The file is missing, or is not supported.

@@ -42,7 +42,7 @@ def is_megatron_job(job: JobKeys) -> bool:
 
 
 def read_megatron_job(job: JobKeys) -> Translation:
-    """Return the job, whose batch is the micro-batch x the steps of accumulation x the replicas."""
+    """Return the job; its batch is micro-batch x accumulation steps x replicas."""
     entries = {key: one for key, one in job.entries.items() if key != PROGRAM}
     engine = entries.get("deepspeed")
     if engine is not None and engine.value not in OFF:

@@ -72,7 +72,7 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
 
 
 def _add_lengths(read: Translation, entries: Mapping[str, JsonEntry]) -> Translation:
-    """Return a job with a note that the data decides the lengths of its sequences."""
+    """Return the job with a note that the lengths of its sequences depend on the data."""
     packed = [key for key in _PACKING if key in entries and entries[key].value is True]
     reason = "policy.max_total_sequence_length is only the maximum length"
     if packed:
@@ -167,7 +167,7 @@ def _read_devices(found: SettingCollector) -> None:
 
 
 def _read_dtensor(found: SettingCollector) -> None:
-    """Read the layout of FSDP2, whose shards are fp32 and whose reductions are fp32."""
+    """Read the layout of FSDP2, with fp32 shards and fp32 reductions."""
     found.use("frameworks.transformers", why=f"{_VERSION}: FSDP2 of PyTorch")
     found.assume("layout", "zero", "3", f"{_VERSION}: fully_shard of each layer")
     degrees = {"tensor_parallel_size": "tp", "context_parallel_size": "cp"}

@@ -67,7 +67,7 @@ def _cells(notebook: Any) -> Iterator[Any]:
 
 
 def _plain_line(line: str) -> str:
-    """Return a line of Python in place of a line of a notebook; commands become comments.
+    """Return a line of Python for a line of a notebook; shell commands become comments.
 
     >>> _plain_line("  !pip install trl"), _plain_line("x = 1")
     ('  pass\\n', 'x = 1\\n')

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning in OpenRLHF: DeepSpeed, set up by arguments instead of a file."""
+"""Supervised fine-tuning in OpenRLHF: DeepSpeed, configured by arguments instead of a file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Python scripts with TRL's ``SFTTrainer`` or transformers' ``Trainer``, and their arguments.
 
 The script is interpreted but not run. The arguments of ``SFTConfig`` are the keys of a job. Those
-of ``LoraConfig`` and ``BitsAndBytesConfig`` become keys of TRL's command line. A command that
-starts the script gives the values of its options.
+of ``LoraConfig`` and ``BitsAndBytesConfig`` become keys of TRL's command line. The values of its
+options come from the command that starts the script.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OFF = (None, False, "none")  # values of arguments that change nothing
 class _Library(CodeLibrary):
     """The results of calls to other modules: objects with their arguments.
 
-    *trainers* are the trainers that the script makes. *doubts* are calls that may change their
+    *trainers* are the trainers that the script creates. *doubts* are calls that may change their
     model. *notes* are calls that change the size of the vocabulary.
     """
 
@@ -111,7 +111,7 @@ class _Library(CodeLibrary):
         return super().call(follower, call)
 
     def late_changes(self) -> Iterator[tuple[ast.AST, str]]:
-        """Yield attributes of the objects of the trainer that are set after it is made."""
+        """Yield attributes of the trainer's objects that are set after the trainer was created."""
         for one, before in self._used:
             for name, cell in one.cells.items():
                 changed = name not in before or before[name] is not cell
@@ -139,7 +139,7 @@ class _Library(CodeLibrary):
         )
 
     def _with_fast_adapters(self, call: CodeCall) -> Any:
-        """Return a model with the adapters, and the checkpoints, that unsloth adds to it."""
+        """Return a model with the adapters, and the activation checkpointing, that unsloth adds."""
         given = dict(call.keywords)
         named = given.pop("model", None)
         model = call.arguments[0] if call.arguments else named and named.value
@@ -160,14 +160,14 @@ class _Library(CodeLibrary):
         return found
 
     def _prepare(self, model: Entity, call: CodeCall) -> None:
-        """Make checkpoints, and cast weights that are not quantized to float32, as PEFT does."""
+        """Add activation checkpointing, and cast unquantized weights to float32, as PEFT does."""
         on = call.keywords.get("use_gradient_checkpointing")
         if on is None or on.value is not False:
             self._put(model, _CHECKPOINTS, True if on is None else on.value, call)
         self._put(model, "dtype", "float32", call)
 
     def _put(self, model: Entity, name: str, value: Any, call: CodeCall) -> None:
-        """Set an attribute of a model, by a call that a condition may hold."""
+        """Set an attribute of a model, by a call that may depend on a condition."""
         if self.follower is not None:
             self.follower.put(model, name, Cell(value, call.node, name))
 
@@ -187,7 +187,9 @@ class _Library(CodeLibrary):
 
 
 def _copy(one: Entity, made: dict[int, Entity]) -> Entity:
-    """Return a copy of an object and of all in it: conditions around a trainer undo changes."""
+    """Return a deep copy of an object, so that the branches of a condition around a trainer are
+    separate.
+    """
     copy = made.setdefault(id(one), Entity(one.kind, one.node))
     for name, cell in one.cells.items():
         value = cell.value
@@ -200,7 +202,9 @@ def _copy(one: Entity, made: dict[int, Entity]) -> Entity:
 
 
 def _is_one_place(device_map: Any) -> bool:
-    """Return whether *device_map* is a word or constants; other maps may differ by process."""
+    """Return whether *device_map* is a word or constants; other maps may differ between
+    processes.
+    """
     places = device_map.values() if isinstance(device_map, dict) else (device_map,)
     return all(isinstance(one, (str, int)) for one in places)
 
@@ -217,8 +221,8 @@ def is_program(text: str) -> bool:
 def find_started_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | None:
     """Return the job of the Python program that a script starts, None if it starts none.
 
-    The program is in the folder of the script. One that takes the model or the batches from its
-    command is read by the command, with the table *rules*.
+    The program is in the folder of the script. If it takes the model or the batches from its
+    command, the command is read with the table *rules*.
 
     Raises:
         FileError: The program is not followed, or the script starts several.

@@ -152,7 +152,7 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
 
 
 def _read_plugins(keys: TrainerKeys) -> None:
-    """Read the plugins of axolotl: losses in chunks; the one of Liger has to be switched on."""
+    """Read the plugins of axolotl: chunked losses; the loss of Liger must be enabled by a key."""
     found, key = keys.found, "plugins"
     value = found.value(key) or []
     names = [str(one).lower() for one in (value if isinstance(value, list) else [value])]
@@ -198,7 +198,9 @@ def _axolotl_reentry(keys: TrainerKeys) -> tuple[bool, str]:
 
 
 def _read_experts(keys: TrainerKeys) -> None:
-    """Read expert parallelism of axolotl: every rank has whole experts, and all other weights."""
+    """Read expert parallelism of axolotl: every rank has some complete experts, and all other
+    weights.
+    """
     found, key = keys.found, "expert_parallel_size"
     degree = found.whole(key)
     if degree is None or degree == 1:
@@ -265,7 +267,7 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
 
 
 def _trl_weights(keys: TrainerKeys, *, is_trl: bool) -> tuple[str | None, str]:
-    """Return the size of loaded weights and its reason; None where the release decides it."""
+    """Return the size of loaded weights and the reason; None if it depends on the release."""
     key = keys.key("dtype")
     stated = keys.found.value(key)
     if stated is not None and str(stated) != "auto":

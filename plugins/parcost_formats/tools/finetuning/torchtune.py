@@ -145,7 +145,7 @@ def _read_execution(found: SettingCollector) -> None:
 
 
 def _read_selection(found: SettingCollector, mode: str, option: str, *, on: bool | None) -> None:
-    """Read which layers or operators are recomputed; with the older switch *on*, none are."""
+    """Read which layers or operators are recomputed; none are if the older switch is *on*."""
     kind = found.word(mode, {one: one for one in ("none", "full", "selective")})
     chosen = found.value(option)
     if kind is None:

@@ -1,7 +1,7 @@
 """The arguments of the Hugging Face Trainer, which several tools use under their own names.
 
-DeepSpeed and Accelerate have files of their own. Their keys are added to those of the job, and read
-by their importers. In messages their place is the key that names the file.
+DeepSpeed and Accelerate have separate files. Their keys are added to the keys of the job, and read
+by their importers. Messages point at the key that names the file.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _NODES = ("nnodes", "NNODES", "num_nodes", "num_machines", "nodes", "N")
 
 
 def merge_tables(*tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge tables: sections are joined, lists are appended, later values win.
+    """Merge tables: sections are merged, lists are appended, later values replace earlier ones.
 
     >>> merge_tables({"a": {"b": 1}, "c": [1]}, {"a": {"d": 2}, "c": [2]})
     {'a': {'b': 1, 'd': 2}, 'c': [1, 2]}
@@ -164,7 +164,7 @@ class TrainerKeys:
         return self.key(name) in self.found
 
     def default(self, name: str) -> tuple[Any, str]:
-        """Return the default of a key, and the sentence that documents it."""
+        """Return the default of a key, and the sentence with its source."""
         value = self.rules["defaults"].get(name)
         if name in self._facts:
             return value, self._facts[name]
@@ -210,7 +210,7 @@ class TrainerKeys:
     # Parts of a job
 
     def adapters(self, rules: Mapping[str, Any] | None = None) -> bool:
-        """Read adapters beside a frozen model; return whether the job has any.
+        """Read adapters on a frozen model; return whether the job has any.
 
         *rules* is the table with their keys, by default that of the tool.
         """
@@ -357,7 +357,7 @@ class TrainerKeys:
     def _replicas(self) -> bool:
         """Read a job without an engine, unless the command line or a launcher chooses one.
 
-        Return False if a launcher outside of the files decides on the engine.
+        Return False if an unknown launcher chooses the engine.
         """
         found, options = self.found, self._file.options
         own = any(one.text.rpartition("/")[2] == "accelerate" for one in self._job.launcher)
@@ -419,7 +419,7 @@ class TrainerKeys:
     def checkpoints(
         self, usual: tuple[bool, str] | None = None, forced: tuple[bool, str] | None = None
     ) -> None:
-        """Read the options of checkpoints: reentrant ones do not stop early.
+        """Read the options of activation checkpointing: reentrant checkpoints do not stop early.
 
         *usual* replaces the default of the table: whether they are reentrant, and why. *forced*
         overrides the file.
@@ -464,7 +464,7 @@ class TrainerKeys:
                 self.found.assume("training", "framework", name, why)
 
     def ask_for_narrow(self, key: str, backend: str) -> None:
-        """Ask for the FP8 recipe of matrix products; *backend* is the library that runs them."""
+        """Ask for the FP8 recipe of GEMMs; *backend* is the library that runs them."""
         answers = ["--use catalog.precisions.fp8_torchao", "--use catalog.precisions.fp8_delayed"]
         if backend.lower() in ("te", "transformer_engine"):
             answers.reverse()
@@ -492,7 +492,7 @@ class TrainerKeys:
         read_attention(found, self.key("attention"), self.rules["attention"]["unfused"])
 
     def _compiler(self) -> None:
-        """Read whether layers are compiled: a compiler that is named turns it on as well."""
+        """Read whether layers are compiled; naming a compiler also enables compilation."""
         found = self.found
         on, key = self.switch("compile")
         named = [one for one in self.rules["names"]["compilers"] if found.value(one)]
@@ -512,8 +512,8 @@ class TrainerKeys:
     def fuse_loss(self) -> None:
         """Read a fused head and loss, as in Liger: logits exist only in chunks.
 
-        The logits of a chunk are not larger than the hidden states. A loss
-        that the trainer computes outside of the model has whole logits.
+        The logits of a chunk are not larger than the hidden states. If the trainer computes the
+        loss outside of the model, all logits exist.
         """
         for key, forms in self.rules["own_loss"].items():
             value = str(self.found.value(key, "")).lower()
@@ -566,7 +566,7 @@ class TrainerKeys:
     # Precision
 
     def _narrow(self) -> tuple[str, str]:
-        """Return the low-precision type of matrix products (or "") and the key that states it."""
+        """Return the low-precision type of GEMMs (or "") and the key that states it."""
         mixed = str(self.found.value(_MIXED, "")).lower()  # which the trainer's own keys replace
         for name in ("bf16", "fp16"):
             on, key = self.switch(name)
@@ -596,10 +596,10 @@ class TrainerKeys:
         keys.experts()
 
     def _add_engine_types(self) -> None:
-        """Add the data types that the file of DeepSpeed leaves out, or leaves to the trainer.
+        """Add the data types that the file of DeepSpeed omits or sets to ``auto``.
 
-        Trainer fills in ``auto`` from its own arguments if it starts DeepSpeed, else Accelerate
-        does, from its mixed precision. Missing types are on in mixed precision.
+        If Trainer starts DeepSpeed, it replaces ``auto`` by its own arguments; otherwise Accelerate
+        replaces it by its mixed precision. Mixed precision also sets missing types.
         """
         entries = self._entries
         stated = {one: entries.get(f"{one}.enabled") for one in ("bf16", "bfloat16", "fp16")}
@@ -652,7 +652,7 @@ class TrainerKeys:
     def _fsdp_precision(self, weights: str | None, why: str, unchanged: str) -> None:
         """Set the precision of FSDP; with mixed precision Accelerate keeps the shards in fp32.
 
-        *unchanged* is why a trainer keeps shards in bf16 under FSDP 2, "" if it does not.
+        *unchanged* is the reason why a trainer keeps shards in bf16 with FSDP 2, or "".
         """
         narrow, key = self._narrow()
         if narrow == "bf16" and weights == "2 B" and self.fsdp_version == 2 and unchanged:
@@ -804,7 +804,7 @@ def _read_visible(
 
 
 def narrow_states(found: SettingCollector, size: float, key: str) -> None:
-    """Set the state of an optimizer whose moments take *size* bytes per parameter in all."""
+    """Set the optimizer state, for moments with a total of *size* bytes per parameter."""
     block, base = found.recipe()
     if not base:
         return

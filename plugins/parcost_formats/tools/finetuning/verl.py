@@ -1,6 +1,7 @@
-"""Supervised fine-tuning in verl: FSDP over fp32 weights, with bf16 matrix products.
+"""Supervised fine-tuning in verl: FSDP over fp32 weights, with bf16 GEMMs.
 
-``fsdp_sft_trainer`` counts the micro-batch in sequences, ``sft_trainer`` of 0.6 on in tokens.
+``fsdp_sft_trainer`` counts the micro-batch in sequences; ``sft_trainer``, since 0.6, counts it in
+tokens.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _read_batches(found: SettingCollector, *, tokens: bool) -> None:
 
 
 def _read_micro_batch_of_all(found: SettingCollector) -> None:
-    """Read the micro-batch key of the first releases: sequences over all replicas."""
+    """Read the micro-batch key of the first releases, in sequences of all replicas."""
     value = found.value(_MICRO_OF_ALL)
     if value is None:
         return
@@ -190,7 +191,7 @@ def _read_ulysses(found: SettingCollector, key: str) -> None:
 
 
 def _read_types(found: SettingCollector, key: str) -> None:
-    """Read the data types: fp32 weights with products in bf16, unless *key* has another one."""
+    """Read the data types: fp32 weights with bf16 GEMMs, unless *key* has another type."""
     kind = str(found.value(key, "fp32"))
     if kind in ("fp32", "float32"):
         why = f"{_VERSION}: matrix products in bf16, weights and reductions in fp32"

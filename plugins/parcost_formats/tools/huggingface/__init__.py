@@ -1,8 +1,8 @@
 """``config.json`` of Hugging Face transformers, read as a block ``model``.
 
-A configuration states sizes. The code of a model type decides on the rest, such as norms and
-biases. The table has both, and the defaults of the configuration class. A model type without an
-entry is rejected: its parameters would be wrong.
+A configuration states sizes. Norms, biases and other properties depend on the code of the model
+type. The table has them for each model type, with the defaults of the configuration class. A model
+type without an entry is rejected.
 """
 
 from __future__ import annotations

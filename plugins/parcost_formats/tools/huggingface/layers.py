@@ -107,8 +107,8 @@ def _by_index(count: int, value_of: ValueOf) -> Layers:
 def full_layers(count: int, value_of: ValueOf, every: int, *, linear: bool = False) -> Layers:
     """Return the layers with full attention; the others have a window, or *linear* attention.
 
-    *every* is the rule of the model type if no key states one: every n-th layer is full, the last
-    of each n, or the first of each n if it is negative; 0 for none.
+    *every* is the rule of the model type if no key states one. The last of each n layers is full,
+    or the first if n is negative; 0 means none.
     """
     types, why = value_of("layer_types")
     if types:

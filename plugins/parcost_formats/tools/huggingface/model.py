@@ -60,7 +60,7 @@ class Configuration:
         *,
         by_keys: bool,
     ) -> None:
-        """Read *entries* as a *model_type*; *by_keys* says that the file has another type."""
+        """Read *entries* as a *model_type*; *by_keys* is true if the file has another type."""
         self._entries = entries
         self._family = ModelFamily(model_type)
         self._prefix = prefix
@@ -447,7 +447,7 @@ class Configuration:
         return None
 
     def _count_layers(self) -> Any:
-        """Return the number of layers as the file states it, None if it does not."""
+        """Return the number of layers that the file states, or None."""
         numbers = {**TABLE["numbers"], **self._family.numbers}
         stated = (self._entries[key].value for key in self._entries if numbers.get(key) == "layers")
         return next((one for one in stated if one is not None), None)

@@ -271,7 +271,7 @@ def _add_engine(options: ToolOptions, line: CommandLine, file: ImportFile) -> No
 
 
 def _is_stated(option: Option, line: CommandLine) -> bool:
-    """Return whether a flag that is set in some branches has the same value outside of them."""
+    """Return whether a flag that some branches set has the same value in the other branches."""
     stated = line.options.get(option.name)
     return stated is not None and stated.texts == option.texts
 
@@ -346,7 +346,7 @@ def _reason_to_ask(option: Option) -> str:
 def translate_recipe(
     recipe: BridgeRecipe, framework: str = "nemo", tool: str = BRIDGE
 ) -> Translation:
-    """Return the job of a recipe that another tool hands to Megatron-Bridge, or *framework*.
+    """Return the job of a recipe that another tool passes to Megatron-Bridge, or *framework*.
 
     *tool* has the defaults, with its version.
     """

@@ -1,6 +1,6 @@
 """Adapters (LoRA) of Megatron-Bridge and NeMo 2, whose classes have the same fields.
 
-A recipe makes an object of a class, or names the class; a section of YAML changes its fields:
+A recipe creates an object of a class, or names the class; a section of YAML changes its fields:
 
     cfg.peft = LoRA(target_modules=["linear_qkv"], dim=16)      peft: {type: lora, dim: 16}
 

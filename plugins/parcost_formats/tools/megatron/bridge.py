@@ -67,11 +67,12 @@ _ELSEWHERE = "it is set in another file"
 class BridgeRecipe:
     """The settings of a recipe.
 
-    *options* are named as flags; *ignored* keys have no effect, *unread* keys no known value.
-    *model* is the Hugging Face model that it starts from. *adapters* are the fields of the class of
-    adapters, and its name as ``class``; none for a full fine-tuning. *doubts* are calls of
-    functions that may set anything. *precision* is the reason why the precision is unknown.
-    *errors* are rejected settings. *devices* is the device count in the name of the recipe.
+    *options* have the names of flags. *ignored* keys have no effect on cost, and *unread* keys have
+    an unknown value. *model* is the Hugging Face model that it starts from. *adapters* are the
+    fields of the class of adapters, and its name as ``class``; none for a full fine-tuning.
+    *doubts* are calls of functions that may set anything. *precision* is the reason why the
+    precision is unknown. *errors* are rejected settings. *devices* is the device count in the name
+    of the recipe.
     """
 
     options: dict[str, Option] = field(factory=dict)
@@ -214,8 +215,8 @@ def read_overrides(
 ) -> BridgeRecipe:
     """Return the settings of a YAML file, which states a whole configuration or changes a recipe.
 
-    *recipe* is the name that ``--recipe`` gives. A file without the sizes of a model changes a
-    recipe: missing values are those of the recipe. If the recipe is unknown, they are asked for.
+    *recipe* is the name that ``--recipe`` gives. A file without model sizes changes a recipe:
+    missing values are those of the recipe. If the recipe is unknown, the import asks for them.
     Words of the name of the *file* suggest a recipe.
     """
     whole = all(one in entries for one in _SIZES) or any(one in entries for one in _WHOLE)
@@ -538,7 +539,7 @@ class _RecipeReader:
         made: Entity,
         doubts: Sequence[tuple[str, ast.AST]] = (),
     ) -> None:
-        """Read the attributes of *made*; *place* returns the span of a syntax node in the text."""
+        """Read the attributes of *made*; *place* returns the span of a syntax node."""
         self._place = place
         self._made = made
         self._found = BridgeRecipe()
@@ -715,7 +716,9 @@ class _RecipeReader:
                 )
 
     def _pad_vocabulary(self) -> None:
-        """Remove the padding of a stated vocabulary size: only a tokenizer's is padded."""
+        """Remove the padding of an explicit vocabulary size; only the size of a tokenizer is
+        padded.
+        """
         options, multiple = self._found.options, "make_vocab_size_divisible_by"
         size = options.get("vocab_size")
         if size is None and self._found.model is None:
@@ -805,7 +808,7 @@ def _beginnings(name: str) -> Sequence[str]:
 
 
 def _class_cells(name: str, node: ast.AST) -> dict[str, Cell]:
-    """Return the attributes that a provider class sets itself, as far as the table has them."""
+    """Return the attributes that a provider class sets, if the table has them."""
     values = _CLASSES["classes"].get(name, {})
     return {one: Cell(it, node, name, f"{VERSION}: {name}") for one, it in values.items()}
 

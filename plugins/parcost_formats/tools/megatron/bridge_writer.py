@@ -1,7 +1,7 @@
 """Recipes of Megatron-Bridge for a study, converted from its Megatron-LM flags.
 
-An attribute of a recipe has the name of its flag, except for names in the table. Sections are the
-sections of ``ConfigContainer``.
+An attribute of a recipe has the name of its flag, unless the table has another name. Sections are
+the sections of ``ConfigContainer``.
 """
 
 from __future__ import annotations

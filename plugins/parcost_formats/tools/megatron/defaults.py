@@ -34,7 +34,7 @@ class ToolOptions(OptionSet):
     *tool* is the tool with its version, as written in assumptions. *has_engine* says that the
     configuration of DeepSpeed is read; *recipe* is the precision of its bf16 jobs, "" for
     Megatron-LM's. *reasons* say why files named by options cannot be read. A default is assumed
-    only for attributes that no key makes uncertain.
+    only if no key makes the attribute uncertain.
     """
 
     def __init__(self, draft: Draft, options: Mapping[str, Option], tool: str) -> None:
@@ -61,7 +61,9 @@ class ToolOptions(OptionSet):
             self._doubts.setdefault(one, (option, reason))
 
     def get(self, name: str) -> Option | None:
-        """Return an option whose value is known; ask for it if it matters and is unknown."""
+        """Return an option with a known value; ask for it if its value is unknown and
+        affects cost.
+        """
         option = self._options.get(name)
         path = _DOUBTS["decides"].get(name, "")
         if option is None or not option.unread or not path:

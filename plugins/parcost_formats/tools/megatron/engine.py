@@ -88,7 +88,8 @@ def _unread_keys(values: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _agrees(options: ToolOptions, one: Option) -> bool:
-    """Return whether the command line sets *one* to the same value.
+    """Return whether the command line sets *one* to the same value; another value is an error at
+    both places.
 
     A different value is an error at both places.
     """

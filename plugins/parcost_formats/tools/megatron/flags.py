@@ -294,7 +294,7 @@ def _is_known(field: ShellField) -> bool:
 def _split(
     command: Sequence[ShellField], conditional: Sequence[ShellField]
 ) -> tuple[Sequence[ShellField], Sequence[ShellField]]:
-    """Return the words of the training script, and the words ahead of it."""
+    """Return the arguments of the training script, and the words before it."""
     for place, (one, two) in enumerate(pairwise(command)):
         if _is_swift((one, two)):
             return command[place + 2 :], command[: place + 2]
@@ -427,7 +427,7 @@ def _flags(
 
 
 def _is_truth(word: ShellField, *, valued: bool) -> bool:
-    """Return whether the word after a switch is its value."""
+    """Return whether the word after a switch is the value of the switch."""
     return word.text in ("true", "false") or (
         valued and (bool(word.unread) or word.text.lower() in TRUTHS)
     )

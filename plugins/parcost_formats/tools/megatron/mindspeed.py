@@ -1,4 +1,4 @@
-"""Flags of MindSpeed-LLM, which runs Megatron-LM on Ascend devices with layers of its own."""
+"""Flags of MindSpeed-LLM, which runs Megatron-LM with its own layers on Ascend devices."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class _MindSpeed:
         return layers // (pp * each) if layers and each and pp and each > 0 and pp > 0 else None
 
     def _layers(self, chunks: int | None) -> None:
-        """Leave out no-op layers; read which layers have experts, and the stages."""
+        """Remove no-op layers; read the layers with experts, and the stages."""
         layers = self._number("num_layers")
         listed = {"noop_layers", "first_k_dense_replace"} & self._options.keys()
         if listed and layers is not None and layers > MOST_LAYERS:
@@ -211,7 +211,9 @@ class _MindSpeed:
             self._draft.set("schedule.stages", str(numbers), counts)
 
     def _experts(self) -> None:
-        """Read the width of shared experts, and experts on ranks of tensor parallelism."""
+        """Read the width of shared experts, and whether tensor-parallel ranks hold different
+        experts.
+        """
         count = self._number("n_shared_experts")
         shared = self._options.pop("n_shared_experts", None)
         name = "moe_shared_expert_intermediate_size"
@@ -288,7 +290,7 @@ class _MindSpeed:
             self._draft.problem(sizes, f"it does not divide context-parallel-size, which is {cp}")
 
     def _report_head_copies(self, word: str, algorithm: Option) -> None:
-        """Report the copies of keys and values for an all-to-all, which are made by default."""
+        """Report the copies of keys and values for an all-to-all, which exist by default."""
         flag = self._options.pop("kv_head_repeat_before_uly_alltoall", None)
         if word.startswith("a2a") and "group_query_attention" in self._options:
             why = f"{_VERSION} repeats keys and values for all heads before the all-to-all"
@@ -321,7 +323,7 @@ class _MindSpeed:
             )
 
     def _kernels(self) -> None:
-        """Read which kernels are fused: those that a flag asks for."""
+        """Read the fused kernels; each is enabled by a flag."""
         wanted = {
             "use_fused_rmsnorm": True,
             "use_fused_swiglu": "swiglu" in self._options,
@@ -350,7 +352,7 @@ class _MindSpeed:
             self._draft.assume("kernels.attention", "unfused", why)
 
     def _accumulation(self) -> None:
-        """Read whether products of experts add to the gradients of earlier micro-batches."""
+        """Read whether GEMMs of experts accumulate into the gradients of earlier micro-batches."""
         fused = self._options.pop("gemm_gradient_accumulation_fusion", None)
         grouped = self._options.get("moe_grouped_gemm")
         if "no_gradient_accumulation_fusion" in self._options:

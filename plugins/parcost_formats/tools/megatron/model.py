@@ -120,7 +120,7 @@ def _attention(options: ToolOptions) -> None:
 
 
 def _has_rest(options: ToolOptions) -> bool:
-    """Return whether the ranks of tensor parallelism do not divide the vocabulary."""
+    """Return whether the vocabulary is not divisible by the number of tensor-parallel ranks."""
     found = (options.get("vocab_size"), options.get("tensor_model_parallel_size"))
     words, ranks = (int(one.text) if one and one.text.isdecimal() else 0 for one in found)
     return ranks > 1 and words % ranks > 0
@@ -171,7 +171,7 @@ def _vocabulary(options: ToolOptions) -> None:
 
 
 def _own_tokens(options: ToolOptions, tokenizer: Option | None) -> str:
-    """Return the reason if the vocabulary is not Llama 2's: the tokenizer file is of another
+    """Return the reason if the vocabulary is not that of Llama 2: the tokenizer is of another
     model.
     """
     files = options.lookup("tokenizer_model")

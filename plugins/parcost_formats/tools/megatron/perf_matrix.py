@@ -1,6 +1,6 @@
 """Performance matrices of Megatron-Bridge 0.1: YAML with layouts by device and precision.
 
-``perf_matrix.h100.num_gpus_64.bf16`` has the differences from the neighbouring ``common``.
+``perf_matrix.h100.num_gpus_64.bf16`` has the differences from ``common`` in the same section.
 Overrides of the recipe in the file's name are below ``ConfigContainer``.
 """
 

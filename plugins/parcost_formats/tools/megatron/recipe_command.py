@@ -1,7 +1,7 @@
 """The command of Megatron-Bridge in a script: ``run_recipe.py --recipe NAME section.key=value``.
 
 The launchers ``train.sh`` and ``setup_experiment.py`` of 2026 take the same arguments. Flags such
-as ``--tp 4`` set the same keys as an override, which replaces them.
+as ``--tp 4`` set the same keys as overrides; overrides take precedence.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _NO_OVERRIDE = "it is neither an override (section.key=value) nor the value of a
 
 
 class RecipeCommand(NamedTuple):
-    """The *recipe* that a command changes, and the *line* of its launcher."""
+    """The *recipe* of a command with its overrides, and the *line* of its launcher."""
 
     recipe: BridgeRecipe
     line: CommandLine
@@ -141,7 +141,8 @@ def read_recipe_command(file: ImportFile) -> RecipeCommand:
 def _file_entries(
     word: ShellField, script: Script, neighbor: Callable[[str], str | None]
 ) -> Mapping[str, JsonEntry]:
-    """Return the overrides in the YAML file that *word* names, which those of the command replace.
+    """Return the overrides in the YAML file that *word* names; overrides of the command replace
+    them.
 
     Raises:
         FileError: The file is not there, or is no YAML.
@@ -198,7 +199,9 @@ def _read_flag(recipe: BridgeRecipe, name: str, flag: _Flag) -> None:
 
 
 def _check_mode(recipe: BridgeRecipe, flag: _Flag, named: str) -> None:
-    """Report an error for a mode that contradicts the recipe name; the script stops with it."""
+    """Report an error for a mode that contradicts the recipe name, because the script stops with an
+    error.
+    """
     words = named.lower().split("_")
     task = next((_TASKS[word] for word in words if word in _TASKS), "")
     mode = _TASKS.get(flag.word.text.lower(), "")

@@ -1,4 +1,4 @@
-"""Combinations of flags with which Megatron-LM stops before its first step.
+"""Combinations of flags that Megatron-LM rejects before the first step.
 
     --recompute-granularity full          # without --recompute-method: an error
     --seq-length 8192 --max-position-embeddings 4096
@@ -20,7 +20,7 @@ _OFF = ("false", "None", "null", "none")
 
 
 def check_stops(options: OptionSet, possible: Collection[str]) -> None:
-    """Report the flags with which Megatron-LM stops; *possible* are flags that may also be set."""
+    """Report the flags that Megatron-LM rejects; *possible* are flags that may also be set."""
     for rule in table("megatron")["stops"]:
         option = _find(options, rule["if"])
         spared = "unless" in rule and _find(options, rule["unless"])

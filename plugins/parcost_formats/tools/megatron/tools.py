@@ -146,7 +146,7 @@ def slime_job(draft: Draft, options: Mapping[str, Option]) -> ToolJob | None:
 
 
 def _pack_by_tokens(job: ToolJob, dynamic: Option) -> None:
-    """Make the micro-batch unknown: it holds as many samples as fit into a number of tokens."""
+    """Mark the micro-batch as unknown: its number of samples depends on their tokens."""
     names = ("max_tokens_per_gpu", "micro_batch_size")
     limit, size = (job.options.pop(name, None) for name in names)
     job.ignored += [one for one in (limit, size) if one is not None]

@@ -63,7 +63,7 @@ def read_training(options: ToolOptions, framework: str) -> None:
 
 
 def _framework(options: ToolOptions, framework: str) -> tuple[str, str]:
-    """Return the framework, or an earlier release of it if the file has its flags; and why."""
+    """Return the framework, or an earlier release if the file has its flags; and the reason."""
     found = [one for name in _EARLY if (one := options.lookup(name)) is not None]
     if framework != "megatron_core" or not found or any(map(options.has, _RELEASES["core"])):
         return framework, "the framework of this file"
@@ -189,7 +189,7 @@ def _overlap(options: ToolOptions) -> None:
 def _read_averaging(options: ToolOptions) -> None:
     """Read how gradients are averaged, and whether they are checked for NaN.
 
-    The loss of each token is averaged behind the reduction, by a kernel over the whole buffer.
+    With a per-token loss, a kernel over the whole buffer averages gradients after the reduction.
     """
     draft = options.draft
     average, tokens = "ddp_average_in_collective", "calculate_per_token_loss"

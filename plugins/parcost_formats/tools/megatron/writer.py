@@ -1,7 +1,7 @@
 """Arguments of Megatron-LM for a study: the reverse of the importer.
 
-Flags are written in full, also where Megatron-LM has the value by default: a script has its whole
-job. Words and numbers are converted by the same table as in the importer.
+All flags are written, even those with the default of Megatron-LM, so that a script describes the
+whole job. Words and numbers are converted by the same table as in the importer.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class MegatronWriter(JobWriter):
 
 
 def flags_of(job: Job, same: dict[str, str]) -> Mapping[str, Flags]:
-    """Return the flags of a job by topic; add to *same* why settings can be left out."""
+    """Return the flags of a job by topic; add the reasons for omitted settings to *same*."""
     return {
         "Model": _model(job, same),
         "Layout": {**_layout(job, same), **_schedule(job, same)},
@@ -76,7 +76,7 @@ def flags_of(job: Job, same: dict[str, str]) -> Mapping[str, Flags]:
 
 
 def _check_stops(groups: Mapping[str, Flags]) -> None:
-    """Raise an error if Megatron-LM stops at the flags."""
+    """Raise an error if Megatron-LM rejects the flags."""
     draft = Draft()
     options = {
         name: Option(name=name, key=f"--{name.replace('_', '-')}", texts=tuple(values))

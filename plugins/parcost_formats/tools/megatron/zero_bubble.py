@@ -72,7 +72,9 @@ def _algorithm(options: ToolOptions, chunks: int | None) -> None:
 
 
 def _plain(options: ToolOptions, option: Option, pp: int) -> None:
-    """Read zero bubble without a V; its own search finds the order within a memory limit."""
+    """Read zero bubble without a V; the search of the fork finds the order within a memory
+    limit.
+    """
     limit = options.get(_LIMIT)
     text = limit.text if limit and not limit.unread else ""
     kind = {str(pp): "zb_h1", str(2 * pp): "zb_h2"}.get(text)

@@ -16,8 +16,8 @@ strings. It returns commands, variables, and options of the scheduler. Each word
 is unknown, with *answers* to copy, such as ``--set-env DTYPE=fp8``. *assumption* is the reason why
 a word is assumed: a default of the script.
 
-If constants do not decide the result of a test, it is never guessed. Settings common to all
-branches are certain. Others are in *conditional*, with the test's own values as answers.
+If the result of a test does not follow from constants, it is undecided. Settings common to all
+branches are certain. Others are in *conditional*, with the values of the test as answers.
 ``launches`` finds the program behind ``torchrun``, ``srun``, ``accelerate launch``, ``deepspeed``,
 ``ray job submit`` and the like.
 

@@ -137,7 +137,7 @@ class VariableAssigner(WordExpander):
         return Piece("", *self.source.place(node.start, node.end), "", why)
 
     def _answer(self, name: str, value: list[Piece]) -> None:
-        """Offer ``--set-env`` as the answer for an unknown value that has no other answer."""
+        """Offer ``--set-env`` as the answer for an unknown value that has no answer yet."""
         positional = value and re.match(r"--set-env \d", "".join(value[0].answers[:1]))
         if len(value) == 1 and value[0].unread and (positional or not value[0].answers):
             value[0] = value[0]._replace(answers=(f"--set-env {name}=VALUE",))

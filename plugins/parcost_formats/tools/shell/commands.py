@@ -400,7 +400,7 @@ class CommandReader(FileEditor):
         return self._run_source(compose(list(pieces)), None)
 
     def _run_source(self, source: ScriptSource, given: Sequence[ShellValue] | None) -> Decision:
-        """Read a text as commands, with the arguments *given* or the current ones."""
+        """Read a text as commands, with the *given* arguments or the current ones."""
         self._calls += 1
         if self._calls > _DEEPEST_CALL:
             raise ShellTextError("scripts in this file start each other too deeply", 0, 1)
@@ -482,7 +482,7 @@ def _exports(fields: Sequence[ShellValue]) -> list[tuple[str, list[Piece]]]:
 
 
 def _places_of(path: str) -> Sequence[str]:
-    """Return possible paths of a script in this folder: the path, with leading parts removed.
+    """Return possible paths of a script in this folder: its path without leading folders.
 
     >>> _places_of("$HOME/llama/run.sh")
     ['llama/run.sh', 'run.sh']

@@ -40,7 +40,9 @@ UNDECIDED = Decision(None)
 
 
 class Operand(NamedTuple):
-    """A word of a test: its *value*, its text as a *pattern*, and the variable it consists of."""
+    """A word of a test: its *value*, its text as a *pattern*, and the name if it is a single
+    variable.
+    """
 
     value: ShellValue
     pattern: PatternText | None = None
@@ -94,7 +96,7 @@ def decide(
     holds: Callable[[Sequence[str]], bool],
     answers: Sequence[str] = (),
 ) -> Decision:
-    """Return whether *holds* is true for all possible texts of the operands."""
+    """Return the result of *holds* if it is the same for all possible texts of the operands."""
     cases = [possible_texts(one.value) for one in operands]
     assumption = next(filter(None, (assumption_of(one.value) for one in operands)), "")
     if all(one is not None for one in cases):

@@ -177,7 +177,7 @@ class ControlFlow(FileWriter):
     def _follow(self, decision: Decision, part: Callable[[], Decision]) -> Decision:
         """Read commands that a test selects.
 
-        If the script would exit without a variable of the environment, both outcomes are kept.
+        If the script exits only because an environment variable is not set, both outcomes are kept.
         """
         before = self._context
         self._context = before or decision.assumption

@@ -1,4 +1,4 @@
-"""Files that a shell script copies, or edits by constants: their texts are still known."""
+"""Files that a shell script copies, or edits with constants: their texts are still known."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _IN_PLACE = re.compile(r"-[a-zA-Z]*i.*|--in-place")
 
 
 class _FileText(NamedTuple):
-    """The text of a file, and why some of it is assumed."""
+    """The text of a file, and the reason why a part of it is assumed."""
 
     text: str
     assumption: str = ""

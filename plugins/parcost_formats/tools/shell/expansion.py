@@ -182,7 +182,7 @@ class WordExpander:
         return split(pieces)
 
     def _separators(self) -> str | None:
-        """Return ``IFS`` if the script sets it, else None."""
+        """Return ``IFS`` if the script sets it; None otherwise."""
         variable = self.layer.get("IFS")
         if variable is None or variable.kind != "text":
             return None
@@ -213,7 +213,7 @@ class WordExpander:
         return found
 
     def _split_at_sources(self, part: WordPart, at: int, stop: int) -> Iterator[Piece]:
-        """Yield the pieces of *part* from *at* to *stop*, one for each piece of the source."""
+        """Yield the pieces of *part* from *at* to *stop*, one for each source text."""
         source, start, end = self.source, part.start + at, part.start + stop
         exact = len(part.text) == part.end - part.start
         for one, other in source.spans(start, end) if exact else [(start, part.end)]:
@@ -402,7 +402,7 @@ class WordExpander:
         return [self._change(value, part, reference)]
 
     def _at_part(self, value: ShellValue, part: WordPart) -> Sequence[Piece]:
-        """Return a value whose pieces from the environment get the place of *part*."""
+        """Return a value; pieces from the environment get the place of *part*."""
         start, end = self.source.place(part.start, part.end)
         return [one if one.end else one._replace(start=start, end=end) for one in value]
 
@@ -488,7 +488,9 @@ class WordExpander:
     def _choose(
         self, part: WordPart, reference: ParameterReference, variable: Variable | None
     ) -> list[Piece] | str | None:
-        """Return the value of ``NAME`` or ``NAME[index]``, None if unset, or why it is unknown."""
+        """Return the value of ``NAME`` or ``NAME[index]``: None if it is unset, or the reason why
+        it is unknown.
+        """
         if variable is None:
             return None
         key = reference.key

@@ -216,7 +216,7 @@ def _unpacked_paths(program: str, words: Sequence[str]) -> Sequence[str]:
 
 
 def _folders(paths: Sequence[str]) -> Sequence[str]:
-    """Return those paths that may be folders, with a slash: all files in them may change."""
+    """Return the paths that may be folders, with a slash, because all files in them may change."""
     return [
         f"{one.rstrip('/')}/" for one in paths if one.strip("./") and not one.endswith(DECIDING)
     ]
@@ -239,7 +239,7 @@ def may_write(text: str, name: str) -> bool:
 
 
 def _output_files(words: Sequence[str]) -> Sequence[str]:
-    """Return the files that decide a job, and that an option names as output."""
+    """Return the output files of options, if a job may read these files."""
     pairs = (*pairwise(words), *(one.partition("=")[::2] for one in words))
     return [path for flag, path in pairs if _OUTPUT.fullmatch(flag) and path.endswith(DECIDING)]
 

@@ -44,8 +44,8 @@ class ScriptLaunch(NamedTuple):
     and *arguments* the words after it. *conditional* are words that only some branches of undecided
     tests add. *decision* is the test that the launch itself depends on. *environment* are
     assignments ahead of the command. *written* are the texts of files that the script writes by
-    here-documents before it, by path. *folder* is where it is executed, from the folder of the
-    script. *place* are the characters of the file at which the command stands.
+    here-documents before it, by path. *folder* is the current folder, relative to the folder of the
+    script. *place* is the place of the command in the file.
     """
 
     kind: str
@@ -86,9 +86,10 @@ def open_words(words: Sequence[ShellField]) -> Sequence[ShellField]:
 def _plain_counts(
     words: Sequence[ShellField], place: int, misspelled: Mapping[int, str]
 ) -> Sequence[ShellField]:
-    """Return the word at *place*: ``-N4`` of srun as two words, an elastic count as unknown.
+    """Return the word at *place*: ``-N4`` of srun becomes two words, and an elastic count is
+    unknown.
 
-    *misspelled* are options of torchrun by place, as they were meant: their count is unknown too.
+    *misspelled* are misspelled options of torchrun by place; their counts are unknown, too.
 
     >>> from parcost_formats.tools.shell.scripts import read_script
     >>> (call,) = read_script("srun -N4 torchrun --nnodes=2:4 --max_restarts 3 a.py").commands

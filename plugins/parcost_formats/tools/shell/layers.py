@@ -26,8 +26,8 @@ class ScriptCommand(NamedTuple):
     """The words of a command, and the assignments ahead of it.
 
     *files* are the texts that the script writes into files before the command, by variable name.
-    *folder* is where it is executed, from the folder of the script; "" for that folder, or an
-    unknown one. *place* are the characters of the file at which it stands.
+    *folder* is the current folder of the command, relative to the folder of the script; "" if they
+    are equal, or if it is unknown. *place* is its place in the file.
     """
 
     words: Sequence[ShellValue]
@@ -119,7 +119,8 @@ def _merge(
 ) -> Variable | None:
     """Return the value of a variable after branches, whose values are *found*; None if unset.
 
-    If branches differ, it is a text or an array with alternatives, provided all are of that kind.
+    If branches differ, it is a text or an array with alternatives, if all are texts or all are
+    arrays.
     """
     known = [one for one in found if one is not None]
     if not known:

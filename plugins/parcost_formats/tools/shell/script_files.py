@@ -72,7 +72,7 @@ def _line(file: ImportFile, at: int) -> int:
 
 
 def _is_at(file: ImportFile, call: ScriptCall, line: str) -> bool:
-    """Return whether a command stands on a line, or on lines that continue it."""
+    """Return whether a command is on a line, or on a continuation of the line."""
     first, last = (_line(file, at) for at in call.place)
     return len(line) < 9 and first <= int(line) <= last
 

@@ -55,15 +55,14 @@ class Script(NamedTuple):
     """The variables and commands of a script.
 
     *conditional* are words from branches of undecided tests, each with its reason. *scheduler* are
-    options of ``#SBATCH`` lines. *assumed* are tests that depend on a default of the script: the
-    variable, at the place of the test, with the assumption. *found* are scripts that it starts by
-    another path, and *lacking* scripts that are not in its folder. *absent* are missing files that
-    it sources. *written* are the texts of files
-    that it writes by here-documents before the launch that is read, by path. *folder* is where that
-    launch is executed, from the folder of the script. *substitutes* are files beside the script
-    that were read in place of files in that folder. *ended* is the ``exit`` that ends the script
-    ahead of the rest, if it is certain. *repeated* are options of ``#SBATCH`` lines that a later
-    line replaces.
+    options of ``#SBATCH`` lines. *assumed* are tests that depend on a default of the script, each
+    with its variable, its place and the assumption. *found* are scripts that it starts by another
+    path, and *lacking* scripts that are not in its folder. *absent* are missing files that it
+    sources. *written* are the texts of files that it writes by here-documents before the launch
+    that is read, by path. *folder* is the current folder of that launch, relative to the folder of
+    the script. *substitutes* are files beside the script that were read in place of files in that
+    folder. *ended* is a certain ``exit`` before the end of the script. *repeated* are options of
+    ``#SBATCH`` lines that a later line replaces.
     """
 
     variables: Mapping[str, Variable]
@@ -81,15 +80,15 @@ class Script(NamedTuple):
     repeated: Sequence[tuple[str, ShellField]] = ()
 
     def start_from(self, written: Mapping[str, ShellField], folder: str) -> Script:
-        """Return the script with the written files and the folder of a command."""
+        """Return the script with the written files and the current folder of a command."""
         return self._replace(written=written, folder=folder, substitutes=set())
 
     def neighbor(self, other: Callable[[str], str | None]) -> Callable[[str], str | None]:
         """Return a function that returns the text of a written file, or of one of the *other*
         files.
 
-        A file in the folder of the launch is preferred to one beside the script, which `assumption`
-        names. If the folder is unknown, no other file is read.
+        A file in the folder of the launch takes precedence over one in the folder of the script. If
+        the folder is unknown, no other file is read.
         """
 
         def find(path: str) -> str | None:
@@ -180,9 +179,9 @@ class ScriptCall(NamedTuple):
     """A command in a script: its certain words, and *conditional* words.
 
     *environment* are assignments ahead of it. *decision* is the test on which it depends, if any.
-    *written* are the texts of files that the script writes before it, by path. *folder* is where it
-    is executed, from the folder of the script; "" for that, or if it is not known. *place* are the
-    characters of the file at which it stands, and words of variables stand elsewhere.
+    *written* are the texts of files that the script writes before it, by path. *folder* is the
+    current folder, relative to the folder of the script; "" if they are equal, or if it is unknown.
+    *place* is the place of the command; words from variables have other places.
     """
 
     words: Sequence[ShellField]
@@ -203,8 +202,8 @@ def read_script(
     """Return the variables and commands of the script *text*.
 
     *environment* has values that replace variables of the script; ``1`` is its first argument.
-    *neighbor* returns the texts of sourced files. In the name of a configuration, the number of the
-    Slurm job is taken as 0.
+    *neighbor* returns the texts of sourced files. In names of configurations, the number of the
+    Slurm job is assumed to be 0.
 
     Raises:
         ShellTextError: The text is not a script, or its expansion is too large.
@@ -226,7 +225,7 @@ def read_arguments(text: str) -> Sequence[ShellField]:
 def list_places(name: str, script: Script | None) -> Sequence[str]:
     """Return the paths at which to look for a file: as named, and beside this file.
 
-    A file beside it does not replace one that a command may change.
+    If a command may change the named file, the file in this folder is not used instead.
     """
     changed = script is not None and script.find_reason(name)
     return (name,) if changed else (name, name.rpartition("/")[2])

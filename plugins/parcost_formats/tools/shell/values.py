@@ -93,8 +93,8 @@ class Decision(NamedTuple):
     """The result of a test: True, False, or None if undecided.
 
     *assumption* is the default that it depends on. *answers* are options that decide it. *empty* is
-    the variable that the test compares with the empty text. *missing* is whether it is decided by a
-    variable of the environment that is empty by default.
+    the variable that the test compares with the empty text. *missing* is true if it depends on an
+    environment variable that is empty by default.
     """
 
     value: bool | None

@@ -116,7 +116,9 @@ class FileWriter(VariableAssigner):
             self._set_unknown(name, start, end)
 
     def _read_on_disk(self, path: str) -> str | None:
-        """Return the text of a file beside the script; None if a command may have changed it."""
+        """Return the text of a file in the folder of the script; None if a command may have changed
+        it.
+        """
         marked = (
             one.removeprefix(FILE_PREFIX) for one in self._files if one[-1] == "/" or "*" in one
         )
@@ -127,7 +129,7 @@ class FileWriter(VariableAssigner):
     def _mark_file(
         self, name: str, files: Mapping[str, Variable | None], start: int, end: int
     ) -> None:
-        """Mark a file as not known, if it still is as in *files*."""
+        """Mark a file as unknown, if its text is the same as in *files*."""
         before = files[name]
         if before is not None and self.layer.get(name) is before:
             self._set_unknown(name, start, end)

@@ -120,8 +120,8 @@ def unknown_words(
 def find_preset(rules: Mapping[str, Any], name: str) -> tuple[Mapping[str, object], str]:
     """Return the keys of the configuration *name* that a tool ships, and why they are assumed.
 
-    Its table *rules* has it by the end of its path. Both are empty if the tool has no such file. A
-    word of the tool itself, such as ``zero2``, states its keys: they are not assumed.
+    Its table *rules* has it by the end of its path. Both are empty if the tool has no such file. If
+    the tool itself defines the name, such as ``zero2``, the keys are not assumptions.
 
     >>> rules = {"shipped_by": "axolotl", "shipped": {"configs/zero1.json": {"stage": 1}}}
     >>> find_preset(rules, "axolotl/configs/zero1.json")

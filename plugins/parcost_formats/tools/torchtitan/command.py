@@ -123,7 +123,7 @@ def set_devices(draft: Draft, line: CommandLine) -> None:
 def _read_start(
     call: ScriptCall,
 ) -> tuple[ScriptCall, Sequence[ShellField], Sequence[ShellField]] | None:
-    """Return a command of torchtitan with the words up to its program, and the words after it."""
+    """Split a command of torchtitan after the name of its program."""
     words = open_words([*call.words, *call.conditional])
     for at, word in enumerate(words):
         flag = word.text.partition("=")[0].replace("-", "_")

@@ -123,7 +123,7 @@ Choice = tuple[str, Option | None, str]
 
 
 def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
-    """Read the precision: storage type, type of products, and FP8."""
+    """Read the precision: storage type, GEMM type, and FP8."""
     draft = options.draft
     base, option, why = _read_data_types(options, degrees)
     converters, names = _converters(options)
@@ -142,7 +142,7 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
 
 
 def _read_data_types(options: TitanOptions, degrees: ParallelDegrees) -> Choice:
-    """Return the recipe without FP8: by the type of storage, of products and of the reduction."""
+    """Return the recipe without FP8, by the types of storage, GEMMs and reduction."""
     kept = options.word("training.dtype", "float32", "bfloat16")
     multiplied = options.word("training.mixed_precision_param", "bfloat16", "float32")
     option = options.get("training.mixed_precision_param")
@@ -164,7 +164,7 @@ def _read_data_types(options: TitanOptions, degrees: ParallelDegrees) -> Choice:
 
 
 def _read_float8(options: TitanOptions, base: str, converters: Option, why: str) -> Choice:
-    """Return the recipe of FP8 products; weights are stored as in the recipe *base*."""
+    """Return the recipe of FP8 GEMMs; weights are stored as in the recipe *base*."""
     draft, whole = options.draft, options.get("training.dtype")
     if base == "bf16_pure" and whole is not None:
         draft.use("catalog.precisions.bf16_pure", "", whole)

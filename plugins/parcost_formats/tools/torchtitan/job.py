@@ -125,7 +125,7 @@ def _family_of(place: str, known: Iterable[str], flavor: str = "") -> str:
 def _similar(family: str, flavor: str) -> str:
     """Return the catalogue entry that a flavor names, to choose by an option, or a file.
 
-    A flavor of the family is a part of the name, or the name begins with that of an entry.
+    The name contains a flavor of the family, or begins with the name of an entry.
 
     >>> _similar("deepseek_v3", "kimi_k2"), _similar("qwen3", "opt-30B-A3B-deepep")
     ('catalog.models.kimi_k2', 'catalog.models.qwen3_30b_a3b')

@@ -71,7 +71,9 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
 
 
 def _makers(functions: Mapping[str, ast.FunctionDef]) -> Mapping[str, ast.FunctionDef]:
-    """Return the functions that return a configuration, of their own or of another function."""
+    """Return the functions that create a configuration, or that change the one of another
+    function.
+    """
     makers = {name for name, one in functions.items() if _makes(one)}
     callers: dict[str, list[str]] = {}
     for name, one in functions.items():
@@ -96,7 +98,7 @@ def _makes(function: ast.FunctionDef) -> bool:
 
 
 def _returns_object(function: ast.FunctionDef) -> bool:
-    """Return whether a function returns an object that it names or makes, not a part of one."""
+    """Return whether a function returns an object that it names or creates, not a part of one."""
     found = (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
     return any(isinstance(one, (ast.Name, ast.Call)) for one in found)
 
@@ -172,7 +174,7 @@ class _TitanLibrary(CodeLibrary):
         return made
 
     def decorate(self, made: Any, name: str, node: ast.expr) -> Any:
-        """Return a configuration as its function makes it; the decorator may change it."""
+        """Return the configuration that its function creates; the decorator may change it."""
         self.changes.append((name, node))
         return made
 

@@ -1,4 +1,4 @@
-"""The files of Chakra execution traces: one for each rank, and the groups beside them.
+"""The files of Chakra execution traces: one for each rank, and a file with all groups.
 
 A file has messages of protobuf, each after its length as a varint: the metadata, then every node.
 Most of a node is the same on all ranks of a device. It is encoded once, and the fields of a rank
@@ -102,7 +102,9 @@ def _check_passes(trace: StepTrace, by_device: Mapping[int, Sequence[int]]) -> N
 
 
 def _check_nodes(trace: StepTrace, nodes: Sequence[TraceNode], device: int, ranks: int) -> None:
-    """Reject a trace over the node limit, if all ranks have as many nodes as this one."""
+    """Reject a trace over the node limit, assuming that all ranks have as many nodes as
+    this one.
+    """
     if len(nodes) * ranks > _MOST_NODES:
         product = f"{len(nodes):,} x {ranks:,} = {len(nodes) * ranks:,} nodes"
         _reject(trace, f"{product}: nodes of a rank of device {device} x number of ranks")

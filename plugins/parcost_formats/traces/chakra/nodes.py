@@ -3,9 +3,9 @@
 All ranks of a device run the same nodes; they differ in their groups and their peers. A node lists
 the nodes that it depends on. By these rules a replay takes the step time of the report:
 
-- A pass is a chain: kernels between collectives are one compute node, and an exposed collective
-  is one node per call. A partly hidden transfer has its exposed share in the chain. The hidden
-  share is a chain beside the pass; the next pass depends on it.
+- A pass is a chain: kernels between collectives are one compute node, and an exposed collective is
+  one node per call. The exposed share of a partly hidden transfer is in the chain. The hidden share
+  is a parallel chain, and the next pass depends on it.
 - A message is a send after the pass and a receive before the pass that needs it.
 - Terms once per step are placed as in the trace: ``fill`` before the first pass of a stage,
   ``drain`` after its last, ``end`` after all passes of the device.
@@ -186,7 +186,9 @@ class _DeviceNodes:
         return [self._add(name, COMPUTE, after, seconds, flops=flops, bytes_=bytes_)]
 
     def _calls(self, one: Slice, after: Sequence[int]) -> Sequence[int]:
-        """Add the calls of a slice, each with equal seconds and the equal bytes of its term."""
+        """Add the calls of a slice, each with equal parts of the slice's seconds and the term's
+        bytes.
+        """
         assert one.term is not None
         found = timed_communications(one.term.formula)
         each = sum(seconds for _, seconds in found)
@@ -295,7 +297,7 @@ def _occurrences(slices: Iterable[Slice]) -> Mapping[int, int]:
 
 
 def _whole(number: float) -> int:
-    """Return a number of calls rounded up, with a tolerance for rounding errors, at least 1.
+    """Return a number of calls as an integer of at least 1, rounded up except for rounding errors.
 
     >>> _whole(2.0000000001), _whole(0.25), _whole(2.5)
     (2, 1, 3)

@@ -1,8 +1,8 @@
 """The messages of Chakra execution traces, made at run time from a table of their fields.
 
 The table has numbers and types of fields of ``et_def.proto``, package ``ChakraProtoMsg``. That is
-the schema 0.0.4 of MLCommons Chakra, under the MIT licence. Only the fields used by a trace of a
-step are in the table; others are missing for a reader. Generated code would depend on one major
+the schema 0.0.4 of MLCommons Chakra, under the MIT licence. The table has only the fields that a
+trace of a step uses; readers treat others as missing. Generated code would depend on one major
 version of protobuf.
 """
 
