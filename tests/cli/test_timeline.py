@@ -94,7 +94,7 @@ def test_a_sweep_in_arrays_has_no_timeline(
 ) -> None:
     path = spec(tmp_path, "overlap = [50 %, 100 %]")
     assert main(["timeline", path]) == 2
-    assert "sweeps `schedule.overlap`: no single timeline" in capsys.readouterr().err
+    assert "sweeps `schedule.overlap`, so it has no single timeline" in capsys.readouterr().err
     assert main(["timeline", path, "--set", "schedule.overlap=50 %"]) == 0
 
 

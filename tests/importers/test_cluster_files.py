@@ -147,7 +147,7 @@ def test_codes_of_a_terminal_are_passed_over() -> None:
             "groups of 1 and 2 by NV4",
         ),
         ("GPU0  X  NV12\nGPU1  NV12  X\n", "the header of the matrix is missing"),
-        ("   GPU0 GPU1\nLegend:\n", "no row of connection codes"),
+        ("   GPU0 GPU1\nLegend:\n", "no row with codes of connections"),
         ("   GPU0 GPU1\nGPU0  X\nGPU1 NV12 X\n", "the row of GPU0 has fewer codes"),
         (
             "   GPU0 GPU1\nGPU0 X NV12\nGPU1 NV4 X\n",
@@ -347,7 +347,7 @@ def test_a_study_says_which_line_of_the_topology_lacks_a_bandwidth(
             "SLURM_JOB_NODELIST=gpu-a[01-02],gpu-b[01-02]",
         ),
         (JOB.replace("NTASKS=32", "NTASKS=31"), "4 nodes x 8 tasks = 32", "SLURM_NTASKS=31"),
-        ("SLURM_NTASKS=8\n", "follow from SLURM_JOB_NUM_NODES and", None),
+        ("SLURM_NTASKS=8\n", "unknown without SLURM_JOB_NUM_NODES and", None),
         (JOB.replace("ON_NODE=8", "ON_NODE=all"), "not a number of at least 1", None),
         ("", "no switches, blocks", None),
     ],

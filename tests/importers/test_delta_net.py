@@ -79,7 +79,7 @@ def test_layers_with_full_attention(changes: dict[str, Any], attribute: str, val
         ({"layer_types": ["linear_attention"] * 7}, "it lists 7 layers, but the model has 8"),
         ({"attn_output_gate": False}, "only with the value true"),
         ({"full_attention_interval": 0}, "at least 1"),
-        ({"linear_num_value_heads": 9}, "9 value heads / 4 key heads is 2.25, not whole"),
+        ({"linear_num_value_heads": 9}, "9 value heads / 4 key heads is 2.25, a fraction"),
         ({"linear_num_key_heads": 0}, "8 value heads need key heads"),
         ({"model_type": "qwen3"}, "gated delta net layers are not modeled yet"),
     ],

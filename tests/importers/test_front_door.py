@@ -462,7 +462,7 @@ def test_a_file_without_a_job_is_refused_with_the_option_that_adds_it(run_comman
         links += f"GPU{one}" + "".join("\t X " if one == it else "\tNV12" for it in ranks) + "\n"
     files = {"run.log": log, "links.txt": links}
     done = run_command("eval", "run.log", files=files)
-    assert "`run.log` has only `anchor` of a job" in done.err
+    assert "`run.log` has only `anchor`, which is a part of a job" in done.err
     assert "parcost eval JOB --anchor run.log" in done.err
     assert "missing-block" not in done.err
     assert "parcost eval JOB --use links.txt" in run_command("eval", "links.txt", files=files).err

@@ -582,7 +582,7 @@ def test_how_a_checkpoint_is_stored_has_a_reason() -> None:
         ({"num_key_value_heads": 0}, "8 query heads need KV heads", "num_key_value_heads"),
         (
             {"num_attention_heads": 10**14, "num_key_value_heads": 3},
-            "100000000000000 query heads / 3 KV heads is 3.33333e+13, not whole",
+            "100000000000000 query heads / 3 KV heads is 3.33333e+13, a fraction",
             "num_key_value_heads",
         ),
     ],

@@ -382,7 +382,7 @@ def test_a_file_changes_the_adapters_of_a_recipe_of_nemo() -> None:
     "change, message",
     [
         ("recipe.peft.target_modules = ['linear_q']", "the module `linear_q` is not read"),
-        ("recipe.peft.dim = args.dim", "the adapters are unknown"),
+        ("recipe.peft.dim = args.dim", "the adapters cannot be read"),
         ("recipe.peft.dropout_recompute = True", "recomputed dropout"),
         ("recipe.peft.target_modules = ['linear_fc1']", "on experts are not supported"),
     ],

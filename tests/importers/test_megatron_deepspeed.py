@@ -180,7 +180,7 @@ def test_the_accumulation_of_a_configuration_gives_the_batch(tmp_path: Path) -> 
             '{"zero_optimization": {"stage": 2}}',
             "--use-distributed-optimizer",
             [
-                "`--use-distributed-optimizer`: it means ZeRO 1, but DeepSpeed has stage 2: remove one of the two"
+                "`--use-distributed-optimizer`: the option means ZeRO 1, but the DeepSpeed options have stage 2: remove one of the two"
             ],
         ),
         (

@@ -138,7 +138,7 @@ def test_norms_that_cast_their_input_keep_the_cast_alone(
     assert lines.get("MLP norm input", 0.0) == norm_inputs * one * 2
     if recompute == "recompute = none":
         # Two norms a layer keep their input in fp32, and what they multiply with the gain in bf16.
-        assert lines["what norms keep in fp32 and behind it"] == 40 * 2 * one * (4 + 2)
+        assert lines["norm inputs in fp32 and normed values"] == 40 * 2 * one * (4 + 2)
 
 
 _V100 = """

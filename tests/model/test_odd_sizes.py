@@ -527,15 +527,15 @@ def test_tensors_of_a_dense_layer() -> None:
         "activated gate": 2 * 70 * T,
         "MLP activation": 2 * 70 * T,
         "inputs of query and key norms": (4 + 2) * (30 + 10) * T,
-        "what norms keep in fp32 and behind it": 5 * (4 + 2) * one,
+        "norm inputs in fp32 and normed values": 5 * (4 + 2) * one,
         "residual dropout masks": 2 * one,
     }
     # Norms in one kernel keep their inputs as they are, and no fp32 copy.
     fused = layers_keep(study_of(framework="norm = fused"))
     assert fused["layer input"] == fused["MLP norm input"] == 2 * one
-    assert fused["inputs of norms behind attention and MLP"] == 3 * 2 * one
+    assert fused["inputs of norms after attention and MLP"] == 3 * 2 * one
     assert fused["inputs of query and key norms"] == 2 * (30 + 10) * T
-    assert "what norms keep in fp32 and behind it" not in fused
+    assert "norm inputs in fp32 and normed values" not in fused
     gathered = layers_keep(study_of(framework="keeps_gathers = on"))
     assert gathered["attention input"] == gathered["MLP input"] == 2 * whole
     assert gathered["layer input"] == 2 * one
@@ -545,11 +545,11 @@ def test_tensors_of_a_dense_layer() -> None:
 def test_a_layer_keeps_the_inputs_of_its_norms(count: int) -> None:
     model = DENSE.replace("norms = 5", f"norms = {count}")
     found = layers_keep(study_of(model, framework=EAGER))
-    behind = layers_keep(study_of(model)).get("inputs of norms behind attention and MLP", 0)
+    behind = layers_keep(study_of(model)).get("inputs of norms after attention and MLP", 0)
     assert behind == (2 * OWN * 96 if count == 3 else 0)
-    behind = found.get("inputs of norms behind attention and MLP", 0)
+    behind = found.get("inputs of norms after attention and MLP", 0)
     assert behind == 0  # the cast to fp32 is all that is read again
-    inside = found.get("what norms keep in fp32 and behind it", 0)
+    inside = found.get("norm inputs in fp32 and normed values", 0)
     assert inside == count * 6 * OWN * 96
 
 
@@ -667,7 +667,7 @@ NORMED = "compressed queries, normed; compressed keys and values, normed"
             DENSE,
             EAGER,
             "recompute { norms = on }",
-            "attention input; MLP input; what norms keep in fp32 and behind it",
+            "attention input; MLP input; norm inputs in fp32 and normed values",
         ),
         (DENSE, EAGER, "recompute { activation = on }", "activated gate; MLP activation"),
         (DENSE, EAGER, "recompute { mlp = on }", "MLP gate and up; activated gate; MLP activation"),

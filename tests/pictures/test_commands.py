@@ -162,4 +162,4 @@ def test_a_sweep_has_no_timeline_to_draw(
     path = tmp_path / "swept.par"
     path.write_text(spec.replace("tp = 2", "tp = [1, 2]"), encoding="utf-8")
     assert main(["timeline", str(path), "--format", "svg"]) == 2
-    assert "sweeps `layout.tp`: no single timeline" in capsys.readouterr().err
+    assert "sweeps `layout.tp`, so it has no single timeline" in capsys.readouterr().err

@@ -238,7 +238,7 @@ def test_traffic_that_stays_on_a_rail_is_listed(tp: int, pxn: str, rows: list[An
     for _, group in given.contributions("groups"):
         found |= {f.name: (f.value, f.formula.text[:5]) for f in details._rail(group)}
     for name, share in named.items():
-        text = "1, by" if pxn == "on" else "a / u"
+        text = "1, as" if pxn == "on" else "a / u"
         assert found[name] == (share, text)
     assert not list(details.sections(study()))
 

@@ -92,9 +92,9 @@ def test_a_layout_that_is_placed_well_breaks_no_rule() -> None:
 @try_each(
     "order, complaint, near",
     [
-        ("tp-pd-pp", "leaves out `dp` and contains what is not a degree: `pd`", "tp-dp-pp"),
+        ("tp-pd-pp", "leaves out `dp` and contains names that are not degrees: `pd`", "tp-dp-pp"),
         ("pp-tp", "leaves out `dp`", "pp-tp-dp"),
-        ("tp-dp-pp-vp", "contains what is not a degree: `vp`", "tp-dp-pp"),
+        ("tp-dp-pp-vp", "contains names that are not degrees: `vp`", "tp-dp-pp"),
         ("dp-tp-tp-pp", "repeats `tp`", "dp-tp-pp"),
         ("", "leaves out `tp`, `dp`", "tp-dp"),
     ],

@@ -396,7 +396,7 @@ def alias_of(name: str, kind: str, types: Mapping[str, BlockType]) -> tuple[str,
 def _by_registry(name: str, fields: Mapping[str, Field]) -> str | None:
     """Return a help line naming the attribute whose registry is called *name*, or None.
 
-    For `schedule`, the attribute may be `kind`, which takes one of the schedules.
+    For `schedule`, this may be the attribute `kind`, whose values are the schedules.
     """
     for other, declared in fields.items():
         if declared.registry and name.rstrip("s") == declared.registry.rstrip("s"):

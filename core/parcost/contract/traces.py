@@ -122,7 +122,7 @@ class StepTrace(ABC):
 
     @abstractmethod
     def slice_count(self) -> int:
-        """Return the number of slices and messages, without making them."""
+        """Return the number of slices and messages; none of them is created."""
 
     @abstractmethod
     def messages(self) -> Iterator[StageMessage]:

@@ -71,7 +71,8 @@ def kinds(terms: Iterable[Work | Once | Memory], stages: int) -> Sequence[int]:
 def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
     """Return the cost of one micro-batch on a virtual stage; *works* are sorted by name.
 
-    *split*: the schedule separates W from B, so that neither hides communication of the other.
+    *split* says that the schedule separates W from B. Then neither hides communication of the
+        other.
     """
     whole_pass = _APART if split else _WHOLE
     counts = [count(work, stage) for work in works]

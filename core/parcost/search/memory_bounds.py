@@ -44,8 +44,9 @@ def peak_memory(
 
 
 class _BoundMemory(DeviceMemory):
-    """The memory of the devices that may have the highest memory; their number is the maximum over
-    the structures.
+    """The memory of the devices that may need the most memory.
+
+    If structures differ in the number of such devices, the maximum is used.
     """
 
     def __init__(self, terms: Sequence[Memory], structures: Sequence[_PeakCounts]) -> None:

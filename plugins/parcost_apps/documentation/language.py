@@ -97,7 +97,7 @@ def insert(document: str, made: str) -> str:
     head, begin, rest = document.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not (begin and end):
-        raise ValueError("the document has no place for the reference")
+        raise ValueError("the document lacks the two comments that mark the place of the reference")
     return f"{head}{BEGIN}\n\n{made}\n{END}{tail}"
 
 

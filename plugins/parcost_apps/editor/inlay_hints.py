@@ -50,8 +50,9 @@ def _values(analysis: Analysis, block: s.Block) -> Mapping[str, AttributeText]:
 def _computed_values(
     type_: BlockType, block: s.Block, values: Mapping[str, AttributeText]
 ) -> list[tuple[str, str]]:
-    """Return the attributes that the file leaves at a computed default, with the text of their
-    values.
+    """Return the attributes that the file does not set and whose default is computed.
+
+    Each comes with the text of its value.
     """
     path = label_of(block) or type_.kind
     found = []

@@ -62,7 +62,7 @@ def rename(
 def _occurrence(analysis: Analysis, offset: int) -> Occurrence:
     found = occurrence_at(analysis, offset)
     if found is None:
-        raise RenameError("there is no name here")
+        raise RenameError("no name that can be renamed is at this position")
     referent = found.referent
     if referent.kind not in NAMED or referent.span is None:
         kinds = {"keyword": "a keyword of the language", "entry": "a name of the catalogue"}

@@ -388,7 +388,7 @@ def _symbols(formula: Formula, write: _Writer, leaves: _Leaves) -> Iterator[Item
 
 
 def _writer(unit: str) -> _Writer:
-    """Return a function that formats bytes in the kind of prefix of *unit*: powers of 10 or 2."""
+    """Return a function that formats bytes with prefixes as in *unit*: powers of 10, or of 2."""
     return _traffic if unit.endswith("B") and "i" not in unit and unit != "B" else _memory_amount
 
 

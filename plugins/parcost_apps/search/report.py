@@ -296,7 +296,7 @@ def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Ta
 def axis_notes(space: Space, shown: Sequence[RankedLayout]) -> Iterator[Line]:
     """Yield the notes of axes whose values differ between layouts, or are texts.
 
-    An attribute that follows from the axes may differ from that of the spec instead.
+    An attribute derived from the axes also gets a note if it differs from its value in the spec.
     """
     layouts = [{**one.layout.values, **derived_values(space, one)} for one in shown]
     stated = _derived_values(space, space.scenario.first)

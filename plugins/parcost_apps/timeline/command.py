@@ -154,8 +154,8 @@ class _Traces:
                         yield replay_trace(result.study, run, name=name, path=path, at={})
                     continue
                 if result.legal:
-                    why = "sweeps" if runs else "trains nothing"
-                    write_message(f"error: `{name}` of `{path}` {why}: no timeline")
+                    why = "sweeps an attribute" if runs else "has no training step"
+                    write_message(f"error: `{name}` of `{path}` {why}, so it has no timeline")
                 self.exit_code = max(self.exit_code, 1)
             elif result.swept:
                 _report_sweep(report, result.study.axes)
@@ -189,7 +189,7 @@ def _draw_pictures(found: Iterable[Report | Rejection], format_: Format, out: st
             else:
                 Reporter()(result.diagnostics)
                 if result.legal:
-                    why = "has no training step: no timeline"
+                    why = "has no training step, and so no timeline"
                     write_message(f"error: `{report.name}` of `{report.path}` {why}")
                 worst = max(worst, 1)
     if entries:
@@ -202,6 +202,6 @@ def _report_sweep(report: Report, axes: Iterable[tuple[str, Any]]) -> None:
     from parcost_formats.rendering.point_options import point_options
 
     swept = " and ".join(f"`{name}`" for name, _ in axes)
-    message = f"`{report.name}` of `{report.path}` sweeps {swept}: no single timeline"
+    message = f"`{report.name}` of `{report.path}` sweeps {swept}, so it has no single timeline"
     write_message(f"error: {message}")
     write_message(f"  = help: choose a point, such as {point_options(report)}")

@@ -318,7 +318,7 @@ def _value(node: object) -> Quantity:
         found = chain(node, [_value(one) for one in node.operands], masked=False)
         if isinstance(found, Quantity):
             return found
-    raise ValueError("it is not a constant")
+    raise ValueError("the value is not a constant")
 
 
 def _conflict(

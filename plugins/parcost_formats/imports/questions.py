@@ -114,7 +114,7 @@ class ToolSource(ForeignSource):
         option = "--anchor" if kinds == ["anchor"] else "--use"
         part = Diagnostic(
             "import-incomplete",
-            f"`{self.name}` has only {listed} of a job",
+            f"`{self.name}` has only {listed}, which is a part of a job",
             place=self.name,
             help="add the file to the job (a spec or a file of another tool): `parcost eval JOB "
             f"{option} {self.name}`",

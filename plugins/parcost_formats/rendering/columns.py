@@ -1,4 +1,4 @@
-"""Columns of numbers: one kind of prefix, or one unit, for all rows."""
+"""Columns of numbers: all rows have one unit, or prefixes of one kind (powers of 10 or 2)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Several studies on one page: a line for each, or one column for each.
 
-The page of a study is created by the process that evaluates it; then all pages are joined. A *line*
+The page of a study is created in the process of its evaluation; then all pages are joined. A *line*
 is a table of one row, and tables with the same header are merged. A *comparison* is tables of two
 columns; the tables under one heading are merged into one with a column for each study. Errors come
 last.

@@ -26,7 +26,7 @@ class DeepSpeed(JobImporter):
     name = TOOL
 
     def recognizes(self, name: str, text: str) -> bool:
-        """Return whether the text is JSON with a batch of DeepSpeed or with ZeRO."""
+        """Return whether the text is JSON with DeepSpeed's keys of the batch or of ZeRO."""
         return name.endswith(".json") and any(mark in text for mark in _MARKS)
 
     def read_file(self, file: ImportFile) -> Translation:

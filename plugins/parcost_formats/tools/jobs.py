@@ -193,7 +193,7 @@ def word_of(words: Mapping[str, str], value: str, path: str, title: str) -> str:
         if other == value:
             return word
     known = ", ".join(dict.fromkeys(words.values()))
-    raise JobError(path, f"{title} has no `{value}`", f"it has {known}")
+    raise JobError(path, f"{title} has no `{value}`", f"valid values: {known}")
 
 
 class JobWriter(SettingsWriter):

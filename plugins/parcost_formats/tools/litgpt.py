@@ -230,7 +230,7 @@ def _read_sharding(found: SettingCollector, *, adapted: bool) -> None:
 
 
 def _precision(found: SettingCollector) -> None:
-    """Read the precision as cast by FSDP of Fabric, and the optimizer."""
+    """Read the optimizer, and the precision to which Fabric's FSDP casts."""
     key, kinds = "precision", table(TOOL)["precisions"]
     value = str(found.value(key, "bf16-mixed"))
     name = str(found.value("optimizer.class_path", found.value("optimizer", "AdamW")))
@@ -262,7 +262,7 @@ def _reject_precision(found: SettingCollector, key: str, value: str) -> None:
     if other is None:
         found.problem(key, f"`{value[:40]}` is not a precision of Lightning", f"known: {known}")
     elif found.setting("layout", "zero") != "0":
-        found.problem(key, f"FSDP of Lightning rejects `{value}`", f"it has {known}")
+        found.problem(key, f"FSDP of Lightning rejects `{value}`", f"valid values: {known}")
     else:
         found.ask("precision", f"`{value}` is {other}, for which there is no recipe", _ANSWERS, key)
 

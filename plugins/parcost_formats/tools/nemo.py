@@ -172,7 +172,7 @@ class _NeMoReader:
         if prefix:
             unread = next((one for one in self._unread if one.startswith(prefix)), "")
             if unread:
-                found.problem(unread, f"the adapters are unknown: {self._unread[unread]}")
+                found.problem(unread, f"the adapters cannot be read: {self._unread[unread]}")
             else:
                 read_nemo_adapters(found, self._entries, self._assumed, prefix, _VERSION)
             return

@@ -203,7 +203,7 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
     if not isinstance(made, Entity) or made.kind not in jobs:
         why = made.why if isinstance(made, UnreadValue) else "it returns another object"
         start, _ = python.place(place)
-        raise PythonTextError(f"`{name}` is not followed: {why}", start, start + 3)
+        raise PythonTextError(f"`{name}` cannot be interpreted: {why}", start, start + 3)
     _add_module(made)
     for call in (one for one in ast.walk(python.tree) if isinstance(one, ast.Call)):
         sizes = {one.arg: one.value for one in call.keywords}.get(_SIZES.rpartition(".")[2])
@@ -507,7 +507,7 @@ def _ask_for_unread(found: SettingCollector, unread: Mapping[str, UnreadValue]) 
 
 
 def _model(found: SettingCollector) -> None:
-    """Read the model from its class function, with sizes overridden by the call."""
+    """Read the model from its class method, such as ``llama2_7B``; the call may override sizes."""
     rules = table(TOOL)
     key = "model"
     name = str(found.value(key, "")).rpartition(".")[2]
@@ -550,7 +550,7 @@ def _model(found: SettingCollector) -> None:
 
 
 def _count_layers(found: SettingCollector, own: Mapping[str, Any]) -> int | None:
-    """Return the layer count of a model: of the file, or of its class function."""
+    """Return the layer count of a model: of the file, or of its class method."""
     return found.whole("model.n_layers") or own.get("layers") or own["sizes"]["layers"]
 
 

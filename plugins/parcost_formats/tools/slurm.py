@@ -175,7 +175,7 @@ def _environment(text: str) -> Translation:
     each_key = next((name for name in read[2:] if name in numbers), "")
     if not nodes_key or not each_key:
         lacking = f"{read[0]} and {read[2]}" if not nodes_key else f"{read[2]} or {read[3]}"
-        raise FileError(f"the devices of a job follow from {lacking}")
+        raise FileError(f"the device count of a job is unknown without {lacking}")
     nodes, each = numbers[nodes_key], numbers[each_key]
     why = "" if each_key == read[2] else "a task for each device"
     _, start, end = values[each_key]

@@ -97,7 +97,9 @@ def read_matrix(text: str) -> Matrix:
     devices = [name for name in columns if name.startswith("GPU")]
     cards = [name for name in columns if not name.startswith("GPU")]
     if not any(one != other and (one, other) in codes for one in devices for other in columns):
-        raise MatrixError("the matrix has no row of connection codes", *place)
+        raise MatrixError(
+            "the matrix has no row with codes of connections, such as NV18 or PIX", *place
+        )
     assumption = _complete(codes, devices, columns, place)
     for one, other in product(devices, devices):
         there, back = codes[one, other], codes[other, one]

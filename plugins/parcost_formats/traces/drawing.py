@@ -67,7 +67,8 @@ def device_items(trace: StepTrace, width: int) -> Iterator[Item]:
     else:
         yield Line(f"{_legend(devices)}. {_unit(devices)}", "faint")
     if any(_CUT in text for text in lines):
-        yield Line(f"{_CUT.strip()}: the middle is not shown; a wider COLUMNS shows more", "faint")
+        text = "the middle is not shown; set COLUMNS to a larger width to see more"
+        yield Line(f"{_CUT.strip()}: {text}", "faint")
     yield Line("warm-up, steady, drain: passes; in flight: peak number of micro-batches", "faint")
     yield _phases(trace, end, range(0, len(devices), size))
 

@@ -53,7 +53,9 @@ def fit(
         raise ValueError("a start-up time and a bandwidth need timings of two sizes at least")
     t = np.asarray(seconds)
     if t.min() < 1e-15 or t.max() > 1e6 or max(bytes_) > 1e18:
-        raise ValueError("times are above 1e-15 s and up to 1e6 s, and sizes up to 1e18 bytes")
+        raise ValueError(
+            "a time must be above 1e-15 s and at most 1e6 s, and a size at most 1e18 bytes"
+        )
     columns = np.column_stack([np.asarray(rounds) / t, np.asarray(bytes_) / t])
     ones = np.ones(len(t))
     (alpha, beta), *_ = np.linalg.lstsq(columns, ones, rcond=None)

@@ -282,7 +282,7 @@ def _stages(facts: Facts) -> Value:
     if len(counts) != p.pp * p.vp or sum(counts) != facts.row.model.layers:
         raise UnmodelledError(
             f"`extra.pp_layout` has {sum(counts)} layers on {len(counts)} stages, but the row "
-            f"{facts.row.model.layers} on {p.pp * p.vp}"
+            f"has {facts.row.model.layers} layers on {p.pp * p.vp} stages"
         )
     return f"[{', '.join(map(str, counts))}]"
 

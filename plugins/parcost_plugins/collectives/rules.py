@@ -101,7 +101,11 @@ def _help(*, power: bool, remedy: bool) -> str:
             "`{remedy}` declares that the switches reduce; `auto` chooses an algorithm that does "
             "not need it"
         )
-    return "the nearest are {below} and {above}" if power else "`auto` takes one that can"
+    return (
+        "the nearest are {below} and {above}"
+        if power
+        else "`auto` chooses one that supports this group"
+    )
 
 
 def _tensor(study: Study) -> tuple[str, ...]:

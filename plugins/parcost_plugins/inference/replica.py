@@ -107,7 +107,7 @@ class Replica:
             return formula("P eta, eta of the peak in attention", P=rate, eta=own)
         return formula(
             "P e a c / (1 + f / n), e of the kernel for its heads, c of the clock without a power "
-            "cap, f keys of a fixed cost beside n",
+            "cap, f keys that cost as much as the fixed part",
             P=rate,
             e=kernel.efficiency((model.qk_dim + model.value_dim) / 2, backward=False),
             a=attribute(device, "attention_efficiency"),

@@ -26,7 +26,7 @@ def core(operator: FusedAttention, study: Study) -> Formula:
     rate = attention(operator, study)
     return formula(
         "p (1 + f / k) FLOPs / (peak eta), p for padding of heads, "
-        "k keys that a query attends to and f that a block of them costs beside",
+        "k keys that a query attends to, f keys that cost as much as a block's fixed part",
         p=padding(operator, study),
         FLOPs=(operator.flops, "FLOP"),
         k=rate.keys,

@@ -34,8 +34,8 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
         title="Roofline and matrix products",
         place=40,
         notes=[
-            "FLOPs of a product over its bytes, and over its time. Nothing is above the roof.",
-            "A product whose name has no room here is named at its mark and in the table.",
+            "x: FLOPs of a matrix product per byte. y: its FLOP/s. No product is above the roof.",
+            "If the name of a product does not fit here, see its mark or the table.",
         ],
         spec=_spec({row["side"] for row in names}),
         columns={

@@ -229,7 +229,7 @@ def _copies(kind: StageKind, study: Study) -> Memory:
 
 
 def _residual_memory(kind: StageKind, study: Study) -> Memory:
-    source = "error feedback adds what was not sent to the next gradient"
+    source = "error feedback adds the part that was not sent to the next gradient"
     return _replica_buffer(kind, "compression residual", study[Compression].residual, source)
 
 

@@ -250,13 +250,13 @@ def memory(study: Study) -> Iterator[Memory]:
     if rank.model.output_gate:
         yield from rank.saved_tensor("output gates", "s b a d e / t", span, source=KEPT)
         if rank.fusion.activation in APART:  # the norm's view of queries holds the gates as well
-            name = "output gates behind the sigmoid"
+            name = "output gates after the sigmoid"
             yield from rank.saved_tensor(name, "s b a d e / t", span, source=KEPT)
         # The projection keeps the gated output, and the gate what it multiplies, which is there
         # already if the projection keeps a narrow copy.
         there = not rank.writes_scores and rank.training.precision.narrow != "none"
         text = "q < e ? 0 : s b a v e / t" if there else "s b a v e / t"
-        yield from rank.saved_tensor("attention output ahead of its gate", text, span, source=KEPT)
+        yield from rank.saved_tensor("attention output before its gate", text, span, source=KEPT)
 
 
 def _projections(rank: Rank) -> list[tuple[str, Real]]:

@@ -116,7 +116,7 @@ def memory(study: Study) -> Iterator[Memory]:
     if model.norms > 2 and not casts:
         inputs = model.norms - 2
         yield from rank.saved_tensor(
-            "inputs of norms behind attention and MLP",
+            "inputs of norms after attention and MLP",
             f"{inputs} {text} z",
             span,
             source=KEPT,
@@ -128,7 +128,7 @@ def memory(study: Study) -> Iterator[Memory]:
     if rank.fusion.norm == "composite" and model.norms:
         # The square and the product read the input in fp32, the gain what it multiplies.
         yield from rank.saved_tensor(
-            "what norms keep in fp32 and behind it",
+            "norm inputs in fp32 and normed values",
             f"{model.norms} {text} (4 + z)",
             span.rerun_all(again),
             source=KEPT,

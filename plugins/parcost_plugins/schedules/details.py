@@ -22,7 +22,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     devices = outcome.timeline()
     span, ideal = max(ops[-1].end - ops[0].start for ops in devices), outcome.ideal_seconds
     longest = Formula(
-        text="from first start to last end of one device, the longest, by replay",
+        text="maximum over devices of last end - first start, by replay",
         inputs={"schedule": cut.schedule, "m": cut.micro_batches},
         value=span,
     )

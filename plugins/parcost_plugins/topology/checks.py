@@ -44,7 +44,7 @@ def _order(study: Study) -> Iterator[Check]:
     wrong = {
         "leaves out": left_out,
         "repeats": [name for name in (*known, *OPTIONAL) if named.count(name) > 1],
-        "contains what is not a degree:": [n for n in named if n not in (*known, *OPTIONAL)],
+        "contains names that are not degrees:": [n for n in named if n not in (*known, *OPTIONAL)],
     }
     complaints = [f"{what} {_list_text(names)}" for what, names in wrong.items() if names]
     holds: Mask = len(complaints) == (1 if left_out else 0)

@@ -73,7 +73,7 @@ def _rail(group: Group) -> Iterator[Figure]:
     """Yield the share of an all-to-all that stays within the rails of a level."""
     sheet = Sheet()
     for at, level in _rails(group):
-        share = "1, by way of the device on the other rail"
+        share = "1, as the device on the other rail forwards the data"
         symbols: dict[str, Real] = {}
         if not level.pxn:
             share = "a / u, a is 1 if members have the same positions in their units of u"

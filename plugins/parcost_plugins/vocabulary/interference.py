@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def multiprocessors_taken(study: Study) -> Real:
     """Return the number of multiprocessors that a collective occupies during compute.
 
-    It is that of the device, unless the study sets it.
+    The study may set the number; otherwise it is the device's.
     """
     said = study[Overlap].multiprocessors
     return study[Cluster].device.collective_multiprocessors if said is None else said

@@ -69,7 +69,7 @@ class Gemm(Operator):
 
     @property
     def mean_flops(self) -> Real:
-        """FLOPs of the mean rank."""
+        """The FLOPs, as a mean over the ranks."""
         return self.flops / self.load
 
 
@@ -93,7 +93,7 @@ class FusedAttention(Operator):
 
     @property
     def mean_flops(self) -> Real:
-        """FLOPs of the mean rank, equal to :attr:`flops`."""
+        """The FLOPs, as a mean over the ranks; they equal :attr:`flops`."""
         return self.flops
 
 
@@ -155,7 +155,7 @@ class Stream(Operator):
 
     @property
     def mean_flops(self) -> Real:
-        """FLOPs of the mean rank, equal to :attr:`flops`."""
+        """The FLOPs, as a mean over the ranks; they equal :attr:`flops`."""
         return self.flops
 
 

@@ -143,8 +143,9 @@ def end_layers(study: Study) -> tuple[int, int]:
 
 
 def must_divide(study: Study) -> bool:
-    """Return whether the stages must divide the layers evenly, including layers that stand for the
-    ends.
+    """Return whether every stage must have the same number of layers.
+
+    The embedding and the head may count as layers.
     """
     rule = assignment(study)
     return rule == "even" or (rule == "short_ends" and sum(end_layers(study)) > 0)

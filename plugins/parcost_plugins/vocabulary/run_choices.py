@@ -489,7 +489,7 @@ def _by_framework(study: Study) -> str:
 
 
 def _build_resolver(value: Callable[[Study], Any]) -> Callable[[Study], tuple[Any, str]]:
-    """Return a resolver of *value*, with the framework as its reason."""
+    """Return a resolver that computes *value*, and names the framework as the reason."""
     return lambda study: (value(study), _by_framework(study))
 
 

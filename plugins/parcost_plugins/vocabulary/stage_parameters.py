@@ -255,7 +255,7 @@ def _of_stages(
 def _kinds_of_stages(
     study: Study, rows: tuple[Any, ...], dense: bool
 ) -> Sequence[tuple[float, ...] | None]:
-    """Return the number of stages of each slot; None for an unused slot."""
+    """Return the parameter counts of the stages of each slot; None for an unused slot."""
     of_stages = study.query(_of_stages, rows, dense)
     kinds = list(dict.fromkeys(kind for kind in of_stages if kind is not None))
     alone = len(kinds) == 1 and None not in of_stages

@@ -348,7 +348,7 @@ class Configuration:
             self._error(place, f"{count} {heads} need {groups}", f"set 1 to {count} {groups}")
             return
         near = divisors(float(count), float(divisor))
-        message = f"{count} {heads} / {divisor} {groups} is {count / divisor:.6g}, not whole"
+        message = f"{count} {heads} / {divisor} {groups} is {count / divisor:.6g}, a fraction"
         self._error(place, message, f"{near} {groups} divide {count} {heads}" if near else "")
 
     def _ask(self) -> None:

@@ -89,7 +89,11 @@ def read_adapters(draft: Draft, fields: Mapping[str, Option], layout: OptionSet,
     unknown = next((one for one in fields.values() if one.unread), None)
     kind = fields[_CLASS]
     if unknown is not None:
-        draft.problem(unknown, f"the adapters are unknown: {unknown.unread}", "write the values")
+        draft.problem(
+            unknown,
+            f"the adapters cannot be read: {unknown.unread}",
+            "write the values",
+        )
         return
     canonical = kind.text in _RULES["canonical"]
     if not canonical and kind.text not in (*_RULES["classes"], _SECTION):

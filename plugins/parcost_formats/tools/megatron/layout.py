@@ -61,7 +61,8 @@ def _sharding(options: ToolOptions) -> None:
         if stage is not None and stage.text not in ("0", "1"):
             draft.problem(
                 optimizer,
-                f"it means ZeRO 1, but DeepSpeed has stage {stage.text}: remove one of the two",
+                f"the option means ZeRO 1, but the DeepSpeed options have stage "
+                f"{stage.text}: remove one of the two",
             )
     elif stage is not None and options.word("zero_stage", "0", "1", "2", "3") != "0":
         options.copy("zero_stage", "layout.zero", 1)

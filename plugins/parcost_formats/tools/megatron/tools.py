@@ -191,7 +191,9 @@ def swift_job(options: Mapping[str, Option]) -> ToolJob:
 
 
 def yaml_job(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob:
-    """Return the job of a YAML file with these *entries*: of Primus, or a map of arguments.
+    """Return the job of a YAML file with these *entries*.
+
+    The file is an experiment of Primus, or a map of Megatron-LM's arguments.
 
     Raises:
         FileError: The job is of another framework.

@@ -61,7 +61,9 @@ def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
     made = Follower(python.tree, library, {}).call_function(function, {})
     if not isinstance(made, Entity):
         why = made.why if isinstance(made, UnreadValue) else "it returns no configuration"
-        raise PythonTextError(f"`{function.name}` is not followed: {why}", *python.place(function))
+        raise PythonTextError(
+            f"`{function.name}` cannot be interpreted: {why}", *python.place(function)
+        )
     if made.kind != _JOB:
         message = f"`{made.kind}` makes the configuration and is defined in another file"
         raise PythonTextError(message, *python.place(made.node))

@@ -73,7 +73,7 @@ def read_registry(
 def _find(file: ImportFile, script: Script, module: Option, named: Option) -> tuple[str, str, str]:
     """Return the path and the text of a configuration, and the function in it that makes it.
 
-    The function of a configuration of the library is the only one.
+    The name is empty for a configuration of the library: its file has one function.
     """
     find, name = script.neighbor(file.neighbor), named.text
     folder = module.text.replace(".", "/")

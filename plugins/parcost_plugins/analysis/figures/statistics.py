@@ -23,7 +23,7 @@ def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
         micro_batch=attribute(training, "micro_batch"),
         dp=attribute(study[Layout], "dp"),
     )
-    yield sheet("operations", "forward passes, over stages and micro-batches", "", "p m v")
+    yield sheet("operations", "forward passes of all stages and micro-batches", "", "p m v")
     yield sheet(
         "micro_batches", "micro-batches per replica and step", "", "batch / (dp micro_batch)"
     )
@@ -63,7 +63,7 @@ def sizes(study: Study) -> Iterator[Figure]:
     )
     yield sheet("replica_devices", "devices of one replica", "", "tp cp pp")
     yield sheet("replicas", "replicas of the model", "", "devices / (tp cp pp)")
-    yield sheet("batch_share", "share of the batch of one replica", "", "1 / dp")
+    yield sheet("batch_share", "share of the batch that one replica trains on", "", "1 / dp")
     node = cluster.fabric.levels[0].size if cluster.fabric.levels else None
     if node is not None:
         yield sheet("nodes", "nodes", "", "ceil(devices / node)", node=node)

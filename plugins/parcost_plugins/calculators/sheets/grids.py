@@ -61,7 +61,7 @@ def _sizes(grid: Grid) -> Iterator[Figure]:
         "tp cp",
         note="they need the fastest links",
     )
-    yield sheet("batch_share", "share of the batch of one replica", "", "1 / dp")
+    yield sheet("batch_share", "share of the batch that one replica trains on", "", "1 / dp")
 
 
 def _coordinates(grid: Grid, order: list[str]) -> Iterator[Figure]:

@@ -33,7 +33,7 @@ def _count_formula(sketch: PipelineSketch, number: float) -> Formula:
 def counts(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figure]:
     """Yield the passes, the messages and the layers of a stage."""
     sheet = _sheet(sketch)
-    yield sheet("operations", "forward passes, over stages and micro-batches", "", "p m v")
+    yield sheet("operations", "forward passes of all stages and micro-batches", "", "p m v")
     yield sheet("passes", "forward and backward passes of stages", "", "2 p m v")
     yield sheet(
         "transfers_per_boundary",

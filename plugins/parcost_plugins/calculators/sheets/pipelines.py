@@ -221,9 +221,7 @@ def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
         "longest_span",
         "longest span of a device",
         "s",
-        _replay_formula(
-            "from first start to last end of one device, the longest, by replay", sketch, span
-        ),
+        _replay_formula("maximum over devices of last end - first start, by replay", sketch, span),
         note="a step without a barrier before the optimizer",
     )
     yield sheet(

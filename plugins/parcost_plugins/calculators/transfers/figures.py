@@ -211,8 +211,7 @@ def _chunks(sheet: Sheet, estimate: TransferEstimate) -> Iterator[Figure]:
             "best number of chunks",
             "",
             "o > 0 ? max(sqrt(bandwidth_seconds / o), 1) : infinity",
-            note="shortest exposed tail T / c plus overhead c o, where compute covers the other "
-            "chunks",
+            note="minimum of T / c, the exposed last chunk, plus c o, the overhead of all chunks",
         )
         yield sheet("exposed_tail", "last chunk and overhead", "s", "bandwidth_seconds / c + c o")
 

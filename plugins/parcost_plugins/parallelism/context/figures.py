@@ -121,7 +121,7 @@ def _ring(sheet: Sheet, found: ContextExchange) -> Iterator[Figure]:
         "ratio(cp_send, cp_work), hidden up to 1",
     )
     yield sheet(
-        "cp_free_from", "tokens per rank from which a ring is hidden", "", _break_even_tokens(found)
+        "cp_free_from", "fewest tokens per rank with a hidden ring", "", _break_even_tokens(found)
     )
 
 
@@ -140,7 +140,7 @@ def regime(found: ContextExchange, outcome: Outcome) -> Section:
         rows += [
             ("time to send a block", (send.value, "s")),
             ("time to compute a block", (work.value, "s")),
-            ("tokens per rank from which a ring is hidden", (free, "")),
+            ("fewest tokens per rank with a hidden ring", (free, "")),
         ]
         if found.kind == "ring":
             notes = []

@@ -99,8 +99,8 @@ def top_k_bytes(chosen: Compression) -> Real:
 def low_rank(study: Study, kind: StageKind) -> tuple[Real, Real, Real]:
     """Return bytes per element: of both PowerSGD factors, and of uncompressed vectors.
 
-    One side of every matrix of a transformer is the hidden size; a tensor that is no longer than
-    that is a vector.
+    In a transformer, one side of every matrix is the hidden size. A tensor of at most that many
+    elements is a vector.
     """
     chosen, hidden = study[Compression], study[Training].model.hidden
     size = study[Training].precision.reduction

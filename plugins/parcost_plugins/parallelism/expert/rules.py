@@ -206,6 +206,8 @@ def _pair_check(study: Study) -> Check:
 
 
 def _nearest_divisors(of: Real, ranks: Real, near: Real, name: str) -> str:
-    """Return the divisors of *of* (and of *ranks* if whole) nearest to *near*, as a help line."""
+    """Return a help line with the divisors of *of* nearest to *near*.
+
+    They also divide *ranks*, if such divisors exist."""
     found = divisors_of_both(of, ranks, near) or divisors_of_both(of, 0.0, near)
     return f"nearest legal: {name} = {found}" if found else ""

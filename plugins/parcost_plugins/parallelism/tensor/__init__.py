@@ -71,8 +71,8 @@ class TensorParallel:
     )
     saved_inputs: bool = switch(
         default=True,
-        doc="the gather of what was saved as shards, which has one product to hide under; "
-        "without it, it is taken to hide",
+        doc="estimate the gather of inputs saved as shards, which one GEMM can hide; "
+        "otherwise it is assumed to be hidden",
     )
     shapes: bool = switch(
         default=False, doc="the report lists the matrices that one rank multiplies by"
