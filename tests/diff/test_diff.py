@@ -216,6 +216,16 @@ def test_sweeps_without_a_common_point_differ_in_attributes(run_command: Run) ->
     assert re.search(r"training.micro_batch +1 +\[2, 4\]", page)
 
 
+def test_a_study_that_becomes_invalid_fails_a_limit(run_command: Run) -> None:
+    bad = ("diff", "a.par", "--set", "layout.tp=3")
+    done = run_command(*bad, "--fail-on", "step_time > 2 %", files={"a.par": SPEC})
+    assert done.code == 1
+    assert "step_time has no value after the change: invalid" in done.err
+    assert "-> invalid" in done.out
+    assert "Figures" not in done.out
+    assert run_command(*bad).code == 0
+
+
 @pytest.mark.parametrize(
     ("limit", "code"),
     mark_most(

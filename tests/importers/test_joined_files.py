@@ -370,6 +370,17 @@ OWN_FILES = {
 }
 
 
+def test_a_configuration_beside_a_command_that_names_another_one_is_a_conflict(
+    run_command: Run,
+) -> None:
+    text, script, _ = OWN_FILES["run.toml"]
+    files = {"run.toml": text, "other.toml": text.replace("8_192", "4_096"), "run.sh": script}
+    both = run_command("import", "other.toml", "run.sh", files=files)
+    assert both.code == 2
+    assert "`run.sh` reads `run.toml`, and `other.toml` is another configuration" in both.err
+    assert run_command("import", "other.toml").code == 0
+
+
 @pytest.mark.parametrize("name", OWN_FILES)
 @pytest.mark.parametrize("first", [True, False])
 def test_a_configuration_beside_the_command_that_names_it_is_read_once(

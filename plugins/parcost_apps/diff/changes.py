@@ -92,6 +92,12 @@ class StudyChange:
         moved = any(number.is_change for number in numbers)
         return moved or bool(self.attributes) or self.verdicts[0] != self.verdicts[1]
 
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether both versions have figures; a version that a rule rejects has none."""
+        sides = ("before", "after")
+        return all(any(getattr(f, side) is not None for f in self.figures) for side in sides)
+
     def figure(self, name: str) -> NumberChange | None:
         """Return the figure called *name*, if either version has it."""
         return next((figure for figure in self.figures if figure.name == name), None)

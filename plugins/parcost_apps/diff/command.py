@@ -186,7 +186,13 @@ def _report_failures(found: Difference, thresholds: Sequence[Threshold]) -> bool
         for change in found.changes:
             number = change.figure(threshold.figure)
             known = known or number is not None
-            if number is not None and threshold.is_met(change):
+            if number is not None and number.before is not None and number.after is None:
+                failed = True
+                write_message(
+                    f"error: {change.name}: {threshold.figure} has no value after the change: "
+                    f"{change.verdicts[1]}"
+                )
+            elif number is not None and threshold.is_met(change):
                 failed = True
                 write_message(
                     f"error: {change.name}: {threshold.figure} changes by "

@@ -168,6 +168,8 @@ def _study(
     if first.verdicts[0] != first.verdicts[1]:
         yield Line(f"{first.verdicts[0]} -> {first.verdicts[1]}", _style(first))
         yield from (Line(reason, indent=2) for reason in first.reasons)
+    if not first.is_evaluated:
+        return
     yield from _table("Figures", first.figures, full=full, titles=True)
     yield from _table("Step time by cause", first.causes, full=full)
     yield from _table("Step time by term (exposed)", first.terms, full=full)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, permutations
 from pathlib import Path
 
 from attrs import define, evolve
@@ -118,6 +118,7 @@ def read_job(
             one.problems = error.diagnostics
         beside |= one.near.read
     _mark_parts(known)
+    problems += _other_configurations(known, importers)
     problems += _distinct_problems([one for one in known if not one.is_part])
     if problems:
         raise SpecError(problems)
@@ -166,6 +167,41 @@ def _mark_parts(files: Sequence[_NamedFile]) -> None:
             and one.path in other.near.read
             for other in files
         )
+
+
+def _other_configurations(
+    files: Sequence[_NamedFile], importers: Mapping[str, Importer]
+) -> Iterator[Diagnostic]:
+    """Yield an error for each file beside a script that names another one of its kind.
+
+    The job would be a mixture of both configurations.
+    """
+    for script, other in permutations(files, 2):
+        same = script.importer is other.importer and script.path.suffix != other.path.suffix
+        if not same or script.is_part or other.path in script.near.read:
+            continue
+        for place, text in script.near.read.items():
+            if place.suffix == other.path.suffix:
+                name, own = place.name, script.source
+                if _importer_or_none(name, text, importers) is not other.importer:
+                    continue
+                start = max(own.text.find(name), 0)
+                yield problem(
+                    "import-conflict",
+                    f"`{own.name}` reads `{name}`, and `{other.source.name}` is another "
+                    "configuration",
+                    Span(own, start, start + len(name) if name in own.text else start),
+                    f"`{name}`",
+                    help=f"import `{other.source.name}` without `{own.name}`, or correct the name "
+                    "in the script",
+                )
+
+
+def _importer_or_none(name: str, text: str, importers: Mapping[str, Importer]) -> Importer | None:
+    try:
+        return importer_for(name, text, importers)
+    except SpecError:
+        return None
 
 
 def _distinct_problems(files: Sequence[_NamedFile]) -> list[Diagnostic]:
