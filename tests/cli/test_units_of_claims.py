@@ -30,6 +30,18 @@ def test_a_claim_has_its_value_in_its_own_kind_of_bytes(
     assert (stated or "this is 51.46 GiB\n") in capsys.readouterr().err  # 51.46 x 2^30 = 55.26e9
 
 
+@pytest.mark.parametrize(
+    ("claim", "code"), [("mfu <= 42", 2), ("mfu <= 0.9", 0), ("mfu <= 90 %", 0)]
+)
+def test_a_share_above_one_needs_its_percent_sign(
+    claim: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "job.par"
+    spec.write_text(JOB + f"expect {{ {claim} }}\n")
+    assert main(["check", str(spec)]) == code
+    assert ("write `42 %`" in capsys.readouterr().out) == bool(code)
+
+
 def test_the_heading_of_a_timeline_has_whole_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -128,6 +128,8 @@ def _judge_claim(
     dimension = unit(figure.unit)[1] if figure.unit else ONE
     if wanted.dimension != dimension:
         raise SpecError([_other_dimension(claim, wanted, figure.unit)])
+    if figure.unit == "%" and _is_bare(claim.value) and wanted.number > 1:
+        raise SpecError([_bare_percentage(claim, wanted)])
     limit, interval = "", None
     if relation == WITHIN:
         interval = _interval(claim, figure, known)
@@ -196,6 +198,19 @@ def _other_dimension(claim: s.Claim, wanted: Quantity, unit_: str) -> Diagnostic
         meant = value.text.strip().replace("bit", "B").replace("b", "B")
         help = f"write `{meant}` if bytes are meant, or `bytes({value.text.strip()})`"
     return problem(id, message, value, help=help)
+
+
+def _is_bare(value: object) -> bool:
+    """Return whether a value is a number without a unit."""
+    return isinstance(value, s.Number) and not value.unit
+
+
+def _bare_percentage(claim: s.Claim, wanted: Quantity) -> Diagnostic:
+    """Return the error of a share above 1 without a percent sign."""
+    number = claim.value.span.text.strip()
+    message = f"`{claim.name.text}` is a share: {number} is {quantity(wanted.number, '%')}"
+    help = f"write `{number} %`"
+    return problem("missing-unit", message, claim.value.span, help=help)
 
 
 def _interval(claim: s.Claim, figure: Figure, known: Result) -> Interval:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.language.escapes import quote_word
-from parcost.language.numbers import percent
 from parcost_apps import options
 from parcost_apps.cli.messages import Reporter, write_message
 from parcost_apps.cli.output_files import OutputFile
@@ -176,6 +175,8 @@ def _revision_side(
 
 def _report_failures(found: Difference, thresholds: Sequence[Threshold]) -> bool:
     """Print the studies that exceed a threshold; return whether any does."""
+    from parcost.language.numbers import percent
+
     if thresholds and not (found.changes or found.same):
         raise click.UsageError(
             "`--fail-on`: no study has the same name on both sides, so nothing was compared"

@@ -90,7 +90,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
         ),
     ),
     ("Replaying a schedule", ("engine.replay",)),
-    ("Units and types", ("language.units", "numeric")),
+    ("Units and types", ("language.units", "language.numbers", "numeric")),
 )
 _ROLE = re.compile(r":(?:meth|class|func|attr|mod):`~?\.?([^`]+)`")
 

@@ -12,6 +12,7 @@ from parcost_plugins.vocabulary.run_choices import hides_gradients, hides_parame
 
 _TABLE = table("nemo")
 _NEEDS = (
+    "values of the model that cost nothing: model.rotary_base, model.layernorm_epsilon",
     "a tokenizer and data: model.tokenizer, model.data.data_prefix",
     "the run: trainer.max_steps, model.optim.lr, model.optim.sched, exp_manager",
 )

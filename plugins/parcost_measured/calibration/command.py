@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parcost.language.numbers import percent
 from parcost_apps import options
 from parcost_apps.cli.interrupts import Interrupts
 from parcost_apps.cli.messages import Progress, write_message
@@ -565,6 +564,7 @@ def _write(text: str, out: str) -> None:
 
 def _contradictions(rows: Rows) -> list[str]:
     """Return a note on each pair of rows of one run whose step times differ."""
+    from parcost.language.numbers import percent
     from parcost_measured.calibration import runs
 
     return [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import evolve, frozen
 
-from parcost.language.numbers import percent
+from parcost.language.numbers import percent, quantity
 from parcost_measured.calibration import links, spec
 from parcost_measured.calibration.inputs import FieldError, TableRow, number, text
 from parcost_measured.calibration.least_squares import FittedLine
@@ -275,8 +275,6 @@ def _nearest_operation(operation: str, known: list[str]) -> str | None:
 
 def lines(log: Log) -> list[str]:
     """Return the summary of one log, line by line."""
-    from parcost.language.numbers import quantity
-
     timings, line = log.timings, log.line
     largest = max(range(len(timings.sizes)), key=timings.sizes.__getitem__)
     achieved = timings.sizes[largest] / timings.seconds[largest]

@@ -34,6 +34,7 @@ _TABLE = table("megatron")
 _WORDS = _TABLE["words"]
 _STATE = {4: "fp32", 2: "bf16", 1: "fp8"}  # types of the optimizer's state by their bytes
 _NEEDS = (
+    "values of the model that cost nothing: --rotary-base, --norm-epsilon, --init-method-std",
     "a tokenizer: --tokenizer-type and --tokenizer-model",
     "data: --data-path, or --mock-data",
     "the run: --train-iters or --train-samples, --lr, --min-lr, --lr-decay-style, --clip-grad",
