@@ -297,6 +297,15 @@ def test_a_path_that_several_blocks_have_is_refused_with_all_of_them(run: Run) -
     assert "there is `hgx_h100.network.bandwidth`, `hgx_b200.network.bandwidth`" in done.err
 
 
+def test_an_unknown_suffix_of_out_is_an_error(run: Run) -> None:
+    done = run("eval", "a.par", "--out", "x.jsn", a=GOOD)
+    assert done.code == 2
+    assert "no format has the suffix `.jsn`" in done.err
+    assert "did you mean `json`?" in done.err
+    assert not Path("x.jsn").exists()
+    assert run("eval", "a.par", "--out", "x.txt", a=GOOD).code == 0
+
+
 def test_without_leaves_a_plugin_out(run: Run) -> None:
     table = run("eval", "a.par", "--without", "exporters.json", a=GOOD)
     assert table.code == 0

@@ -304,7 +304,7 @@ def test_the_label_of_several_layers_is_renamed_whole(open_text: Open) -> None:
         ("let nodes", 5, "study", "a keyword of the language"),
         ("let nodes", 5, "devices", "is taken here"),
         ("study wide", 7, "narrow", "is taken"),
-        ("tp = 4", 5, "a", "no name here"),
+        ("tp = 4", 5, "a", "no name that can be renamed is at this position"),
     ],
 )
 def test_a_rename_is_refused(open_text: Open, part: str, delta: int, new: str, reason: str) -> None:

@@ -352,7 +352,8 @@ class _Leaves:
     def command(self, of: Formula) -> str:
         """Return the command that explains a formula with a separate page, else ""."""
         name = self.figures.get(id(of))
-        return f"parcost explain {shlex.quote(self.study.path)} {name}" if name else ""
+        study = self.study.command or f"parcost eval {shlex.quote(self.study.path)}"
+        return f"{study.replace('eval', 'explain', 1)} {name}" if name else ""
 
 
 def _symbols(formula: Formula, write: _Writer, leaves: _Leaves) -> Iterator[Item]:

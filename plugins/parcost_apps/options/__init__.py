@@ -45,6 +45,7 @@ out = click.option(
     metavar="FILE",
     help="Write the results to FILE, atomically.",
 )
+_TEXT = ("", "txt", "text", "log", "out")  # suffixes of files of text
 BY_SUFFIX = "by the suffix of --out, or {}"  # the format, if none is given
 overrides = click.option(
     "--set",
@@ -119,9 +120,20 @@ _READING = (
 def output_format(given: str | None, out: str | None, names: Collection[str], default: str) -> str:
     """Return the format *given*, or the format in *names* with the suffix of *out*, or the
     default.
+
+    Raises:
+        click.UsageError: No format has the suffix, and the default is not written to such files.
     """
     suffix = Path(out or "").suffix.removeprefix(".").lower()
-    return given or (suffix if suffix in names else default)
+    if given or suffix in names:
+        return given or suffix
+    if suffix not in _TEXT:
+        from parcost.language.diagnostics import did_you_mean
+
+        hint = did_you_mean(suffix, names) or f"the suffixes are {', '.join(names)}"
+        said = f"`--out {out}`: no format has the suffix `.{suffix}`, and --format is not given"
+        raise click.UsageError(f"{said}; {hint}")
+    return default
 
 
 def add_import_options(command: F, *, joins: bool = True) -> F:
