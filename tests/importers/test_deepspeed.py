@@ -482,6 +482,6 @@ def test_sizes_of_a_batch_that_no_replicas_join_are_an_error(
 ) -> None:
     names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
     found = {key: size for key, size in zip(names, sizes, strict=True) if size is not None}
-    messages = [one.message for one in IMPORTER.translate("ds.json", json.dumps(found)).problems]
-    assert len(messages) == len(found)
-    assert message in messages[0]
+    (problem,) = IMPORTER.translate("ds.json", json.dumps(found)).problems
+    assert message in problem.message
+    assert "one of the three sizes" in problem.help

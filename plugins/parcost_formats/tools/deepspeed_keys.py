@@ -85,12 +85,12 @@ class DeepSpeedKeys:
         """Report a global batch that is not a multiple of micro-batch times accumulation steps."""
         part = (each or 1) * (steps or 1)
         if whole is not None and whole % part:
-            names = ("train_batch_size", "train_micro_batch_size_per_gpu")
-            batch, micro, accumulation = map(self.key, (*names, "gradient_accumulation_steps"))
             message = f"{whole} is not a multiple of {each or 1} x {steps or 1}"
-            for key, size in ((batch, whole), (micro, each), (accumulation, steps)):
-                if size is not None:
-                    self._settings.problem(key, message, f"{part * max(whole // part, 1)} is")
+            help = (
+                f"it is {part} x the data-parallel ranks; or leave out one of the three sizes, "
+                "which DeepSpeed then computes"
+            )
+            self._settings.problem(self.key("train_batch_size"), message, help)
 
     def zero(self, default: int = 0, *, pipelined: bool = False) -> None:
         """Read the ZeRO stage; *pipelined* says that DeepSpeed's pipeline engine runs the job."""
