@@ -96,3 +96,10 @@ def test_a_flag_of_some_branches_may_be_the_one_that_is_needed() -> None:
         f"torchrun --nproc_per_node 8 pretrain_gpt.py {small()} $A\n"
     )
     assert problems(Megatron(), text, "run.sh") == []
+
+
+def test_a_misspelled_flag_is_named_where_it_is_needed() -> None:
+    flags = "--overlap-param-gather --overlap-grad-reduce --use-distribuetd-optimizer"
+    text = f"torchrun --nproc_per_node 8 pretrain_gpt.py {small(flags)}\n"
+    (problem,) = Megatron().translate("run.sh", text).problems
+    assert "`--use-distribuetd-optimizer` is spelled otherwise" in problem.help

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
@@ -266,6 +267,11 @@ class OptionSet:
     def lookup(self, name: str) -> Option | None:
         """Return an option, even one whose value is unknown, if the file has it."""
         return self._options.get(name)
+
+    def similar(self, name: str) -> Option | None:
+        """Return an option that is probably a misspelling of *name*, None without one."""
+        close = get_close_matches(name, self._options, n=1, cutoff=0.9)
+        return self._options[close[0]] if close else None
 
     def find_enabled_option(self, name: str) -> Option | None:
         """Return an option whose value is known, if the file has it and it is not off."""

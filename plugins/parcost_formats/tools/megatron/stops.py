@@ -39,7 +39,10 @@ def _check_rule(
             continue
         needed = " or ".join(map(_show, group))
         message = f"{_STOPS} without {needed}: {rule['why']}"
-        options.draft.problem(option, message, f"add {needed}, or remove `{option.key}`")
+        close = [near.key for name in names if (near := options.similar(name)) is not None]
+        doubt = f"; `{close[0]}` is spelled otherwise" if close else ""
+        help = f"add {needed}, or remove `{option.key}`{doubt}"
+        options.draft.problem(option, message, help)
     for condition in rule.get("excludes", ()):
         other = _find(options, condition)
         for place, beside in ((option, other), (other, option)):
