@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from parcost_formats.tools.megatron import Megatron
+from parcost_formats.tools.shell.launches import open_words
+from parcost_formats.tools.shell.scripts import read_script
 
 from ..rows import try_each
 from .megatron_files import (
@@ -236,3 +238,9 @@ def test_a_default_of_a_variable_is_a_value_of_the_file(run_command: Run) -> Non
     script = script.replace("--tensor-model-parallel-size ${TP:-2}", "")
     done = run_command("import", "run.sh", files={"run.sh": script})
     assert "`layout.tp` is not known" in done.err
+
+
+def test_options_behind_a_program_are_not_those_of_torchrun() -> None:
+    text = "torchrun --nproc_per_node 8 --nnodes 2 /opt/pretrain --num_nodes 2"
+    (call,) = read_script(text).commands
+    assert not any("torchrun" in word.unread for word in open_words(call.words))

@@ -206,10 +206,11 @@ def _is_bare(value: object) -> bool:
 
 
 def _bare_percentage(claim: s.Claim, wanted: Quantity) -> Diagnostic:
-    """Return the error of a share above 1 without a percent sign."""
+    """Return the error of a number above 1 without a percent sign, for a figure in percent."""
     number = claim.value.span.text.strip()
-    message = f"`{claim.name.text}` is a share: {number} is {quantity(wanted.number, '%')}"
-    help = f"write `{number} %`"
+    whole = quantity(wanted.number, "%")
+    message = f"`{claim.name.text}` is in percent: {number} is {whole}"
+    help = f"write `{number} %` or `{whole}`"
     return problem("missing-unit", message, claim.value.span, help=help)
 
 

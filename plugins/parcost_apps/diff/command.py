@@ -187,11 +187,13 @@ def _report_failures(found: Difference, thresholds: Sequence[Threshold]) -> bool
         for change in found.changes:
             number = change.figure(threshold.figure)
             known = known or number is not None
-            if number is not None and number.before is not None and number.after is None:
+            if number is not None and number.after is None and not change.valid[1]:
                 failed = True
+                why = "; ".join(change.reasons) or change.verdicts[1]
+                at = "".join(f", {name} = {value}" for name, value in change.at.items())
                 write_message(
-                    f"error: {change.name}: {threshold.figure} has no value after the change: "
-                    f"{change.verdicts[1]}"
+                    f"error: {change.name}{at}: {threshold.figure} has no value after the change: "
+                    f"{why}"
                 )
             elif number is not None and threshold.is_met(change):
                 failed = True
@@ -201,6 +203,10 @@ def _report_failures(found: Difference, thresholds: Sequence[Threshold]) -> bool
                 )
         if not known and found.changes:
             names = sorted({f.name for change in found.changes for f in change.figures})
+            if not names:
+                failed = True
+                write_message("error: no study has figures before or after the change")
+                continue
             from parcost.language.diagnostics import did_you_mean
 
             hint = did_you_mean(threshold.figure, names) or "`parcost figures` lists them"

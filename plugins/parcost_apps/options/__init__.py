@@ -127,7 +127,7 @@ def output_format(given: str | None, out: str | None, names: Collection[str], de
     suffix = Path(out or "").suffix.removeprefix(".").lower()
     if given or suffix in names:
         return given or suffix
-    if suffix not in _TEXT:
+    if suffix not in _TEXT and suffix.isalpha():  # as in `run.2026-11` none is meant
         from parcost.language.diagnostics import did_you_mean
 
         hint = did_you_mean(suffix, names) or f"the suffixes are {', '.join(names)}"

@@ -177,11 +177,11 @@ def _other_configurations(
     The job would be a mixture of both configurations.
     """
     for script, other in permutations(files, 2):
-        same = script.importer is other.importer and script.path.suffix != other.path.suffix
+        same = script.importer is other.importer and _kind(script.path) != _kind(other.path)
         if not same or script.is_part or other.path in script.near.read:
             continue
         for place, text in script.near.read.items():
-            if place.suffix == other.path.suffix:
+            if _kind(place) == _kind(other.path):
                 name, own = place.name, script.source
                 if _importer_or_none(name, text, importers) is not other.importer:
                     continue
@@ -195,6 +195,10 @@ def _other_configurations(
                     help=f"import `{other.source.name}` without `{own.name}`, or correct the name "
                     "in the script",
                 )
+
+
+def _kind(path: Path) -> str:
+    return path.suffix.lower().replace(".yml", ".yaml")
 
 
 def _importer_or_none(name: str, text: str, importers: Mapping[str, Importer]) -> Importer | None:

@@ -16,7 +16,8 @@ from parcost import ImportedBlock, ImportFile, Translation
 
 _ENDINGS = (".yaml", ".yml")
 _VARIABLE = re.compile(
-    r"""(["']?)(?:\$\{oc\.decode:[ ]*)?\$\{oc\.env:[ ]*([A-Za-z_]\w*)[ ]*(?:,([^${}\n]*))?\}+\1"""
+    r"""(["']?)(\$\{oc\.decode:[ ]*)?\$\{oc\.env:[ ]*([A-Za-z_]\w*)[ ]*(?:,([^${}\n]*))?"""
+    r"""\}(?(2)\})\1"""
 )
 
 
@@ -41,7 +42,7 @@ class FilledFile:
         is_plain = not file.name.endswith(_ENDINGS) or "${oc.env:" not in file.text
         found = () if is_plain else _VARIABLE.finditer(file.text)
         self._references = [
-            _Reference(*one.span(), one[2], given.get(one[2], one[3]), one[2] not in given)
+            _Reference(*one.span(), one[3], given.get(one[3], one[4]), one[3] not in given)
             for one in found
         ]
         self._filled = [one for one in self._references if one.text is not None]

@@ -54,16 +54,18 @@ def device_items(trace: StepTrace, width: int) -> Iterator[Item]:
     )
     lines = [*draw(devices[:_MOST], width - _MARGIN)]
     size = 1
-    if len(devices) > _MOST or any(_CUT in text and not _PASS.search(text) for text in lines):
+    hidden = any(_CUT in text and not _PASS.search(text) for text in lines)
+    if grouped := len(devices) > _MOST or hidden:
         size = -(-len(devices) // _ROWS)
         lines = [*draw_groups(devices, width - _MARGIN, size)]
     for text in lines:
         yield Line(text)
-    if size > 1:
+    if grouped:
         kinds = _legend(devices).replace(", number: micro-batch", "")
-        yield Line(f"Most of the time of {size} devices in a column: {kinds}", "faint")
-        many = f"{len(devices) - len(lines)} of {len(devices)} devices"
-        yield Line(f"The table leaves {many} out, and no pass is named: --format json", "faint")
+        each = f"{size} devices" if size > 1 else "a device"
+        yield Line(f"Most of the time of {each} in a column: {kinds}", "faint")
+        out = f"The table leaves {len(devices) - len(lines)} of {len(devices)} devices out, and no"
+        yield Line(f"{out if size > 1 else 'No'} pass is named: --format json", "faint")
     else:
         yield Line(f"{_legend(devices)}. {_unit(devices)}", "faint")
     if any(_CUT in text for text in lines):

@@ -25,7 +25,11 @@ ATTRIBUTES = (
     *("rank", *TARGETS, "fused", "dropout"),
     *("narrow", "split", "all_to_all", "experts", "base"),
 )
-_RANK = r"\brank\W{0,3}(?:of )?(\d+)|\br ?= ?(\d+)|\br(\d+)\b|\b(\d+)[- ]rank\b"
+#: A rank beside the word LoRA counts before others: a process has a rank, too.
+_RANKS = (
+    r"\bq?lora\b[^.;\n]{0,20}?\b(?:rank\W{0,3}(?:of )?|r ?= ?)(\d+)",
+    r"\b(?:rank\W{0,3}(?:of )?|r ?= ?)(\d+)",
+)
 _NAMES = r"\b(?:[qkvo]|qkv|gate|up|down)_proj\b|\blinear_(?:qkv|proj|fc1|fc2)\b|\ball[- ]linear\b"
 
 
@@ -139,9 +143,14 @@ def _rank_in(text: str) -> int | None:
 
     >>> _rank_in("LoRA, rank 16"), _rank_in("QLoRA r=64 on q_proj"), _rank_in("LoRA")
     (16, 64, None)
+    >>> _rank_in("DeepSeek-R1 data, memory of rank 0; LoRA of rank 8"), _rank_in("rank 4; rank 8")
+    (8, None)
     """
-    found = re.search(_RANK, text, re.IGNORECASE)
-    return None if found is None else int(next(filter(None, found.groups())))
+    for pattern in _RANKS:
+        found = {int(digits) for digits in re.findall(pattern, text, re.IGNORECASE)} - {0}
+        if found:
+            return found.pop() if len(found) == 1 else None
+    return None
 
 
 def _base_in(text: str) -> str | None:

@@ -171,7 +171,7 @@ def command(
         write_message(f"error[over-the-limit]: {text}")
     scored = bool(summary.rows or summary.adapters)
     if not scored:
-        why = "all are composed" if rows.apart else "the reasons are listed"
+        why = "all are composed, or train adapters" if rows.apart else "the reasons are listed"
         write_message(f"error[no-row-scored]: no row could be scored; {why}")
     return _FAULT if faults else _FLAWED if summary.flaws or broken or not scored else 0
 

@@ -129,14 +129,16 @@ def _misspellings_of_counts(words: Sequence[ShellField]) -> Mapping[int, str]:
     bases = (word.text.rpartition("/")[2] for word in words)
     start = next((place for place, base in enumerate(bases) if base in _TORCHRUN), len(words))
     found: dict[int, str] = {}
+    given = {word.text.partition("=")[0].lstrip("-").replace("_", "-") for word in words}
     for place in range(start + 1, len(words)):
-        option = words[place].text.partition("=")[0]
-        if option.endswith(".py") or option in _MODULES:
+        option, before = words[place].text.partition("=")[0], words[place - 1].text
+        is_value = before.startswith("-") and "=" not in before
+        if option.endswith(".py") or option in _MODULES or not (option[:1] == "-" or is_value):
             break  # the options of the program follow
         name = option.removeprefix("--").replace("_", "-")
         if not option.startswith("--") or name in _COUNTS:
             continue
-        for meant in get_close_matches(name, _COUNTS, n=1, cutoff=_LIKE):
+        for meant in {*get_close_matches(name, _COUNTS, n=1, cutoff=_LIKE)} - given:
             found[place] = f"--{meant.replace('-', '_') if '_' in option else meant}"
     return found
 
