@@ -221,7 +221,7 @@ def test_a_refusal_to_rename_is_a_message(editor: Editor) -> None:
     uri = editor.open("rejected.par", SPEC)
     with pytest.raises(JsonRpcException, match="a name of the catalogue"):
         editor.request("rename", uri, locate(SPEC, "h100_sxm"), "mine")
-    with pytest.raises(JsonRpcException, match="no name here"):
+    with pytest.raises(JsonRpcException, match="no name that can be renamed is at this position"):
         editor.request("prepare_rename", uri, locate(SPEC, "= nodes"))
     editor.close(uri)
 
