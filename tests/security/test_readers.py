@@ -288,6 +288,7 @@ def test_files_are_opened_in_one_place() -> None:
         "core/parcost/contract/offers.py",  # the same: a rulebook
         "plugins/parcost_apps/testing/plugins.py",  # the code of a plugin that is tested
         "plugins/parcost_measured/anchors/log.py",  # ships with us
+        "plugins/parcost_measured/validation/adapters.py",  # ships with us
         "plugins/parcost_measured/validation/frameworks.py",  # ships with us
         "plugins/parcost_measured/validation/names.py",  # ships with us
         "plugins/parcost_plugins/vocabulary/aliases.py",  # ships with us
