@@ -379,6 +379,8 @@ def test_a_quantized_base_is_imported_and_another_one_is_an_error(row: Make) -> 
     tuning = {"kind": "lora", "rank": 8, "targets": "q, v", "base": "int8"}
     with pytest.raises(UnmodelledError, match=r"`tuning\.base` is `int8`"):
         write(row(tuning=tuning, **changes))
+    with pytest.raises(UnmodelledError, match="`fp8`, but the row computes in bf16"):
+        write(row(tuning={**tuning, "base": "fp8"}, **changes))
 
 
 @pytest.mark.parametrize(

@@ -113,8 +113,12 @@ def _values(
         yield "fused", "on"
     if chosen["dropout"]:
         yield "dropout", "on"
-    base = _base_of(str(chosen["base"] or ""))
+    stated = str(chosen["base"] or "")
+    base = _base_of(stated)
     if base == "narrow":
+        if re.sub(r"\D", "", stated) not in (row.numbers or ""):
+            message = f"`tuning.base` is `{stated}`, but the row computes in {row.numbers}"
+            raise UnmodelledError(f"{message}: frozen weights are narrow in the same type")
         yield "narrow", "on"
     elif base:
         yield "base", base

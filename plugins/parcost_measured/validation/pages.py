@@ -89,7 +89,7 @@ def _overall(summary: Summary) -> Table:
     if means := summary.mean_over("source"):
         blank = ["", "", ""]
         rows.append(
-            Row(["mean over sources", "", _percent(means[0]), *blank, _percent(means[1]), ""])
+            Row(["mean over sources", "", percent(means[0]), *blank, percent(means[1]), ""])
         )
     rows += [_row(group) for name in APART for group in summary.groups_by(name)[:1]]
     return Table(_columns("rows"), rows)
@@ -113,20 +113,12 @@ def _columns(first: str) -> list[Column]:
 def _row(group: SummaryGroup) -> Row:
     s = group.step
     cells = [_NAMES.get((group.dimension, group.name), group.name), f"{s.n:,}", *_scores(s)]
-    constant = _percent(group.baseline.mape) + (" *" if group.baseline.mape < s.mape else "")
+    constant = percent(group.baseline.mape) + (" *" if group.baseline.mape < s.mape else "")
     return Row([*cells, constant, f"{group.rejected:,}"])
 
 
 def _scores(s: Score) -> list[str]:
-    return [_percent(s.mape), _percent(s.median), _signed_text(s.mean), _percent(s.p90)]
-
-
-def _percent(share: float) -> str:
-    return percent(share)
-
-
-def _signed_text(share: float) -> str:
-    return percent(share, signed=True)
+    return [percent(s.mape), percent(s.median), percent(s.mean, signed=True), percent(s.p90)]
 
 
 def _count(n: int, what: str) -> str:
@@ -153,7 +145,7 @@ def _worse(summary: Summary) -> Iterator[Item]:
     for group in found:
         name = _NAMES.get((group.dimension, group.name), group.name)
         errors = (group.step.mape, group.baseline.mape)
-        rows.append(Row([group.dimension, name, f"{group.step.n:,}", *map(_percent, errors)]))
+        rows.append(Row([group.dimension, name, f"{group.step.n:,}", *map(percent, errors)]))
     yield Table(columns, rows)
 
 
@@ -175,7 +167,7 @@ def _profiles(summary: Summary) -> Iterator[Item]:
         years = f"{one.first_year} to {one.last_year}" if one.last_year else "not stated"
         if one.last_year and one.first_year == one.last_year:
             years = f"{one.last_year}"
-        error = "" if one.step is None else _percent(one.step.mape)
+        error = "" if one.step is None else percent(one.step.mape)
         rows.append(Row([one.name, years, f"{one.rows:,}", f"{one.newer:,}", error, one.checked]))
     yield Table(columns, rows)
 
@@ -215,10 +207,10 @@ def _rank_row(name: str, found: Sequence[Ranking]) -> Row:
             name,
             f"{n:,}",
             f"{sum(one.layouts for one in found):,}",
-            _percent(sum(one.regret for one in found) / n),
-            _percent(sum(one.chance for one in found) / n),
+            percent(sum(one.regret for one in found) / n),
+            percent(sum(one.chance for one in found) / n),
             f"{sum(one.pairs for one in found):,}",
-            "" if ordered is None else _percent(ordered),
+            "" if ordered is None else percent(ordered),
         ]
     )
 
@@ -255,8 +247,8 @@ def _intervals(summary: Summary) -> Iterator[Item]:
         held = found.left_out
         yield Line(
             f"Cross-validation in {FOLDS} folds of models: intervals of the "
-            f"{figure.replace('_', ' ')} hold {_percent(held.share)} of {held.n:,} rows, with a "
-            f"half-width of {_percent(held.half_width)}."
+            f"{figure.replace('_', ' ')} hold {percent(held.share)} of {held.n:,} rows, with a "
+            f"half-width of {percent(held.half_width)}."
         )
     columns = [Column("rows"), *(Column(title, "right") for title in _HELD)]
     dimensions = ("all", "model", "device", "framework", "source")
@@ -275,7 +267,7 @@ def _coverage_row(group: SummaryGroup) -> Row:
 def _coverage_cells(found: Coverage | None) -> list[str]:
     if found is None:
         return ["", "", ""]
-    return [f"{found.n:,}", _percent(found.share), _percent(found.half_width)]
+    return [f"{found.n:,}", percent(found.share), percent(found.half_width)]
 
 
 def _worst_rows(summary: Summary, worst: int) -> Iterator[Item]:
@@ -292,7 +284,9 @@ def _worst_rows(summary: Summary, worst: int) -> Iterator[Item]:
 
 def _worst_row(one: ScoredRow) -> Row:
     measured, predicted = one.row.measured.step_time_s, one.prediction.step_time
-    return Row([one.row.id, f"{measured:.4g} s", f"{predicted:.4g} s", _signed_text(one.error)])
+    return Row(
+        [one.row.id, f"{measured:.4g} s", f"{predicted:.4g} s", percent(one.error, signed=True)]
+    )
 
 
 def _excluded_rows(summary: Summary) -> Iterator[Item]:

@@ -716,9 +716,7 @@ class _RecipeReader:
                 )
 
     def _pad_vocabulary(self) -> None:
-        """Remove the padding of an explicit vocabulary size; only the size of a tokenizer is
-        padded.
-        """
+        """Remove the padding of an explicit vocabulary size: only that of a tokenizer has it."""
         options, multiple = self._found.options, "make_vocab_size_divisible_by"
         size = options.get("vocab_size")
         if size is None and self._found.model is None:
