@@ -73,12 +73,12 @@ class Accelerate(JobImporter):
         if kind == "fsdp":
             read_fsdp(found)
             fact = "Accelerate 1.12: fsdp_activation_checkpointing is false"
-            found.assume("training", "recompute", "none", fact)
+            found.assume("training.recompute", "none", fact)
             _precision(found, sharded=True)
         elif kind == "deepspeed":
             _deepspeed(found)
         elif kind == "ddp":
-            found.set("layout", "zero", "0", "distributed_type")
+            found.set("layout.zero", "0", "distributed_type")
             read_replicas(found)
             _precision(found, sharded=False)
         elif kind == "megatron":
@@ -106,10 +106,10 @@ def read_fsdp(found: SettingCollector, *, by_trainer: bool = False) -> None:
     if _strategy(found) == "3":
         read_reduction(found)
     if found.switch(f"{_FSDP}activation_checkpointing"):
-        found.set("training", "recompute", "full", f"{_FSDP}activation_checkpointing")
+        found.set("training.recompute", "full", f"{_FSDP}activation_checkpointing")
     if found.switch(f"{_FSDP}offload_params"):
         for name in ("parameters", "optimizer"):
-            found.set("offload", name, "1", f"{_FSDP}offload_params")
+            found.set(f"offload.{name}", "1", f"{_FSDP}offload_params")
     wrap = f"{_FSDP}auto_wrap_policy"
     policy = found.word(wrap, _WRAPPING)
     if policy == "none":
@@ -124,7 +124,7 @@ def _prefetch(found: SettingCollector, *, by_trainer: bool) -> None:
     version, name = found.whole(f"{_FSDP}version"), f"{_FSDP}backward_prefetch"
     key = next((one for one in (name, f"{name}_policy") if one in found), "")
     order = (found.word(key, _ORDERS) if key else None) or "NO_PREFETCH"
-    again = found.setting("layout", "zero") == "3" and found.setting("sharding", "reshard") != "off"
+    again = found.setting("layout.zero") == "3" and found.setting("sharding.reshard") != "off"
     if key and version == 2:
         found.ignore(key, "FSDP 2 gathers the next layer ahead in any case")
     elif order == "BACKWARD_POST":
@@ -135,17 +135,17 @@ def _prefetch(found: SettingCollector, *, by_trainer: bool) -> None:
         found.lack(name, _OLD_TRAINER, "sharding.prefetch")
     else:
         if key:
-            found.set("sharding", "prefetch", "0", key)
-        found.assume("sharding", "prefetch", "0", _NO_ORDER)
-        found.assume("overlap", "gradients", "off", _NO_PREFETCH)
+            found.set("sharding.prefetch", "0", key)
+        found.assume("sharding.prefetch", "0", _NO_ORDER)
+        found.assume("overlap.gradients", "off", _NO_PREFETCH)
 
 
 def read_reduction(found: SettingCollector) -> None:
     """Read whether gradients are reduced in every micro-batch, or only in the last one."""
     if found.switch(_EACH):
-        found.set("sharding", "accumulate", "shard", _EACH)
+        found.set("sharding.accumulate", "shard", _EACH)
     else:
-        found.assume("sharding", "accumulate", "whole", _NO_SYNC)
+        found.assume("sharding.accumulate", "whole", _NO_SYNC)
 
 
 def assume_fsdp_types(found: SettingCollector, block: str) -> None:
@@ -154,7 +154,7 @@ def assume_fsdp_types(found: SettingCollector, block: str) -> None:
     Sharded gradients have the type of the parameters.
     """
     for name in ("reduction", "whole_gradients"):
-        found.assume(block, name, "2 B", _FSDP_TYPES)
+        found.assume(f"{block}.{name}", "2 B", _FSDP_TYPES)
 
 
 def read_strategy(found: SettingCollector, key: str) -> bool:
@@ -168,9 +168,9 @@ def read_strategy(found: SettingCollector, key: str) -> bool:
 def set_strategy(found: SettingCollector, strategy: str, key: str) -> bool:
     """Set the sharding of a *strategy* of the table; return whether it is a hybrid one."""
     stage, *words = strategy.split()
-    found.set("layout", "zero", stage, key)
+    found.set("layout.zero", stage, key)
     if "kept" in words:
-        found.set("sharding", "reshard", "off", key)
+        found.set("sharding.reshard", "off", key)
     return "hybrid" in words
 
 
@@ -190,12 +190,12 @@ def _strategy(found: SettingCollector) -> str:
             continue
         stage = strategy[0]
         if len(stated) > 1 and strategy == "3":  # as the other key has to say too
-            found.set("sharding", "reshard", "on", key)
+            found.set("sharding.reshard", "on", key)
         if set_strategy(found, strategy, key):
             _within_a_node(found, key)
     if not stated:
         why = f"Accelerate 1.12: FSDP {version} reshards after forward"
-        found.assume("layout", "zero", "3", why)
+        found.assume("layout.zero", "3", why)
         return "3"
     return stage
 
@@ -204,7 +204,7 @@ def _within_a_node(found: SettingCollector, key: str) -> None:
     """Set the shard group of a hybrid strategy to the ranks of a node."""
     devices, nodes = found.whole("num_processes"), found.whole("num_machines") or 1
     if devices and devices % nodes == 0:
-        found.assume("sharding", "shard", str(devices // nodes), _WHOLE_NODES)
+        found.assume("sharding.shard", str(devices // nodes), _WHOLE_NODES)
     else:
         found.leave_open(key, "write `sharding { shard = N }`: the devices of a node")
 
@@ -236,9 +236,9 @@ def _precision(found: SettingCollector, *, sharded: bool) -> None:
         if sharded:
             assume_fsdp_types(found, block)
         if kind == "fp16":
-            found.set(block, "compute", "fp16", key)
+            found.set(f"{block}.compute", "fp16", key)
         if sharded or kind == "fp16":
-            found.assume("training", "precision", "accelerate", "the settings of this file")
+            found.assume("training.precision", "accelerate", "the settings of this file")
 
 
 def _deepspeed(found: SettingCollector) -> None:
@@ -262,7 +262,7 @@ def _accumulation(found: SettingCollector) -> None:
     key = "deepspeed_config.gradient_accumulation_steps"
     steps = None if found.is_auto(key) else found.whole(key)
     if steps is not None:
-        found.set("training", "micro_batches", digits(steps), key)
+        found.set("training.micro_batches", digits(steps), key)
 
 
 def read_replicas(found: SettingCollector) -> None:
@@ -270,10 +270,10 @@ def read_replicas(found: SettingCollector) -> None:
     ddp = table(TOOL)["ddp"]
     key = "distributed_type" if "distributed_type" in found else ""
     found.use("frameworks.transformers", key, "DistributedDataParallel of PyTorch")
-    found.assume("layout", "zero", "0", "replicas hold the whole state")
+    found.assume("layout.zero", "0", "replicas hold the whole state")
     for name in ("bucket", "first_bucket"):
-        found.assume("overlap", name, ddp[name], ddp["source"])
-    found.assume("sharding", "bucket_copy", ddp["copy"], ddp["copy_source"])
+        found.assume(f"overlap.{name}", ddp[name], ddp["source"])
+    found.assume("sharding.bucket_copy", ddp["copy"], ddp["copy_source"])
 
 
 def _megatron(found: SettingCollector) -> None:
@@ -281,9 +281,9 @@ def _megatron(found: SettingCollector) -> None:
     prefix = "megatron_lm_config.megatron_lm_"
     found.use("frameworks.megatron_core", "distributed_type")
     if found.switch(f"{prefix}use_distributed_optimizer"):
-        found.set("layout", "zero", "1", f"{prefix}use_distributed_optimizer")
+        found.set("layout.zero", "1", f"{prefix}use_distributed_optimizer")
     if found.switch(f"{prefix}recompute_activations"):
-        found.set("training", "recompute", "selective", f"{prefix}recompute_activations")
+        found.set("training.recompute", "selective", f"{prefix}recompute_activations")
     kind = found.word("mixed_precision", {"no": "fp32", "bf16": "bf16", "fp16": "fp16"})
     if kind is not None:
         found.use(f"precisions.{kind}", "mixed_precision")
@@ -293,24 +293,24 @@ def read_mesh(found: SettingCollector) -> None:
     """Read the parallel degrees of a device mesh."""
     keys = [f"{_MESH}{name}_size" for name in ("dp_replicate", "dp_shard")]
     replicate, shard = (found.whole(key) for key in keys)
-    if (found.copy(f"{_MESH}tp_size", "layout", "tp") or 1) > 1:
+    if (found.copy(f"{_MESH}tp_size", "layout.tp") or 1) > 1:
         fact = "Accelerate 1.12: the plans of transformers have no sequence parallelism"
-        found.assume("layout", "sequence_parallel", "off", fact)
+        found.assume("layout.sequence_parallel", "off", fact)
     context, ulysses = f"{_MESH}cp_size", f"{_MESH}sp_size"
     ranks = found.whole(context) or 1
     if replicate is not None or shard is not None:
         key = keys[1] if shard is not None else keys[0]
-        found.set("layout", "dp", str((replicate or 1) * (shard or 1)), key)
+        found.set("layout.dp", str((replicate or 1) * (shard or 1)), key)
         if (replicate or 1) > 1:
-            found.set("sharding", "shard", str((shard or 1) * ranks), keys[0])
+            found.set("sharding.shard", str((shard or 1) * ranks), keys[0])
     if ranks > 1:
-        found.set("layout", "cp", str(ranks), context)
+        found.set("layout.cp", str(ranks), context)
         words = {"allgather": "all_gather", "alltoall": "ring"}
-        found.copy_word(f"{_MESH}cp_comm_strategy", words, "context", "algorithm")
+        found.copy_word(f"{_MESH}cp_comm_strategy", words, "context.algorithm")
     heads = found.whole(ulysses) or 1
     if heads > 1:
-        found.set("layout", "cp", str(heads), ulysses)
-        found.set("context", "algorithm", "ulysses", ulysses)
+        found.set("layout.cp", str(heads), ulysses)
+        found.set("context.algorithm", "ulysses", ulysses)
 
 
 def read_compiler(found: SettingCollector) -> None:
@@ -318,7 +318,7 @@ def read_compiler(found: SettingCollector) -> None:
     for key in ("dynamo_config.dynamo_backend", "dynamo_backend"):
         backend = str(found.value(key, "no")).upper()
         if backend == "INDUCTOR":
-            found.set("kernels", "mode", "compiled", key)
+            found.set("kernels.mode", "compiled", key)
         elif backend not in ("NO", "FALSE", "EAGER", "NONE"):
             found.leave_open(key, "compilers other than inductor are not modeled")
 

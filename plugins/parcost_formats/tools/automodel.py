@@ -71,7 +71,9 @@ class Automodel(JobImporter):
             return found.translation()
         adapted = read_adapters(found, _TABLE, _model(found))
         if adapted and str(found.value("model.torch_dtype")).endswith("32"):
-            found.assume(BLOCK, "weights", "4 B", "model.torch_dtype is that of the frozen weights")
+            found.assume(
+                f"{BLOCK}.weights", "4 B", "model.torch_dtype is that of the frozen weights"
+            )
         stages = _layout(found)
         _batch(found, stages)
         _precision(found)
@@ -135,24 +137,24 @@ def _layout(found: SettingCollector) -> int:
     for name in ("tp", "cp", "pp"):
         size = sizes[name]
         if size is not None:
-            found.set("layout", name, digits(size), f"{_MESH}{name}_size")
+            found.set(f"layout.{name}", digits(size), f"{_MESH}{name}_size")
         else:
-            found.assume("layout", name, "1", _why(f"{name}_size is 1"))
+            found.assume(f"layout.{name}", "1", _why(f"{name}_size is 1"))
     if sizes["ep"] is not None and sizes["ep"] > 1:
-        found.set("layout", "ep", digits(sizes["ep"]), f"{_MESH}ep_size")
+        found.set("layout.ep", digits(sizes["ep"]), f"{_MESH}ep_size")
     tp, cp, pp = (sizes[name] or 1 for name in ("tp", "cp", "pp"))
     if sizes["dp"] is not None:
         count = digits(sizes["dp"] * tp * cp * pp)
-        found.assume("cluster", "devices", count, "the product of the sizes of the mesh")
+        found.assume("cluster.devices", count, "the product of the sizes of the mesh")
     else:
         nodes, each = (found.whole(f"slurm.{one}") for one in ("nodes", "ntasks_per_node"))
         if nodes and each:
-            found.set("cluster", "devices", digits(nodes * each), "slurm.ntasks_per_node")
+            found.set("cluster.devices", digits(nodes * each), "slurm.ntasks_per_node")
     _strategy(found, sizes["dp"], cp)
     if tp > 1:
         key = f"{_MESH}sequence_parallel"
-        if found.copy_switch(key, "layout", "sequence_parallel") is None:
-            found.assume("layout", "sequence_parallel", "off", _why("sequence_parallel is false"))
+        if found.copy_switch(key, "layout.sequence_parallel") is None:
+            found.assume("layout.sequence_parallel", "off", _why("sequence_parallel is false"))
     if pp > 1:
         _pipeline(found)
         return pp
@@ -172,26 +174,26 @@ def _strategy(found: SettingCollector, dp: int | None, cp: int) -> None:
         return
     level = f"{_MESH}zero_dp_strategy"
     if word.startswith("megatron") and found.whole(level, least=0) is not None:
-        found.set("layout", "zero", str(found.whole(level, least=0)), level)
+        found.set("layout.zero", str(found.whole(level, least=0)), level)
     elif key:
-        found.set("layout", "zero", stage, key)
+        found.set("layout.zero", stage, key)
     else:
-        found.assume("layout", "zero", stage, _why("strategy is fsdp2"))
+        found.assume("layout.zero", stage, _why("strategy is fsdp2"))
     found.use("frameworks.pytorch_fsdp_flash", key, _why("its layers are those of PyTorch"))
     copies = _size(found, "dp_replicate_size")
     if copies is not None and copies > 1 and stage != "0":
         group = str(dp // copies * cp) if dp and dp % copies == 0 else None
         near = f"{_MESH}dp_replicate_size"
-        found.set("sharding", "shard", group or f"layout.dp * layout.cp / {copies}", near)
+        found.set("sharding.shard", group or f"layout.dp * layout.cp / {copies}", near)
     reshard = f"{_MESH}reshard_after_forward"
     if stage == "3" and found.switch(reshard) is not None:
-        found.set("sharding", "reshard", "on" if found.switch(reshard) else "off", reshard)
+        found.set("sharding.reshard", "on" if found.switch(reshard) else "off", reshard)
     defers = found.switch(f"{_MESH}defer_fsdp_grad_sync")
     if word.startswith("fsdp2") and defers is not False:
         block = "framework automodel extends pytorch_fsdp_flash"
         fact = "gradients are reduced after the last micro-batch (defer_fsdp_grad_sync)"
-        found.assume(block, "accumulate", "whole", _why(fact))
-        found.assume("training", "framework", "automodel", "the framework of this file")
+        found.assume(f"{block}.accumulate", "whole", _why(fact))
+        found.assume("training.framework", "automodel", "the framework of this file")
 
 
 def _pipeline(found: SettingCollector) -> None:
@@ -200,9 +202,9 @@ def _pipeline(found: SettingCollector) -> None:
     key, each = f"{prefix}pp_schedule", f"{prefix}layers_per_stage"
     kind = found.word(key, _TABLE["schedules"]) if key in found else "one_f_one_b"
     if key in found and kind is not None:
-        found.set("schedule", "kind", kind, key)
+        found.set("schedule.kind", kind, key)
     elif kind is not None:
-        found.assume("schedule", "kind", kind, _why("pp_schedule is 1f1b"))
+        found.assume("schedule.kind", kind, _why("pp_schedule is 1f1b"))
     if kind not in ("one_f_one_b", "gpipe"):
         layers = found.whole(each)
         near = each if layers is not None else key
@@ -214,14 +216,14 @@ def _batch(found: SettingCollector, stages: int) -> None:
     """Read the global batch, the micro-batch and the accumulation steps."""
     whole, each = found.whole(_GLOBAL), found.whole(_LOCAL)
     if whole is not None:
-        found.set("training", "global_batch", f"{digits(whole)} sequences", _GLOBAL)
+        found.set("training.global_batch", f"{digits(whole)} sequences", _GLOBAL)
     steps, loader = "step_scheduler.grad_acc_steps", "dataloader.batch_size"
     if each is None and _LOCAL not in found and loader in found:  # of 2025
         each, key = found.whole(loader), loader
-        count = found.copy(steps, "training", "micro_batches")
+        count = found.copy(steps, "training.micro_batches")
         if count is not None and each is not None and whole is None:
             value = f"({digits(each)} * {digits(count)} * layout.dp) sequences"
-            found.assume("training", "global_batch", value, "batch_size x grad_acc_steps x dp")
+            found.assume("training.global_batch", value, "batch_size x grad_acc_steps x dp")
     else:
         key = _LOCAL
     part = f"{_MESH}pipeline.pp_microbatch_size"
@@ -231,12 +233,12 @@ def _batch(found: SettingCollector, stages: int) -> None:
             found.problem(key, f"a local batch of {each} is not a multiple of {size}")
             return
         if part in found:
-            found.set("training", "micro_batch", digits(size), part)
+            found.set("training.micro_batch", digits(size), part)
         else:
-            found.assume("training", "micro_batch", "1", _why("pp_microbatch_size is 1"))
+            found.assume("training.micro_batch", "1", _why("pp_microbatch_size is 1"))
         found.ignore(key, "cut into the micro-batches of the pipeline")
     elif each is not None:
-        found.set("training", "micro_batch", digits(each), key)
+        found.set("training.micro_batch", digits(each), key)
     else:
         reason = "the file has no step_scheduler.local_batch_size"
         found.ask("training.micro_batch", reason, ["--set training.micro_batch=1"])
@@ -246,7 +248,7 @@ def _batch(found: SettingCollector, stages: int) -> None:
         found.problem(_GLOBAL, message, "Automodel rejects this batch")
     for key in ("packed_sequence.packed_sequence_size", "dataset.seq_length", "dataset.seq_len"):
         if key in found and found.value(key) != 0:
-            found.copy(key, "training", "sequence")
+            found.copy(key, "training.sequence")
             if not key.startswith("packed") and found.value("dataset.padding") != "max_length":
                 reason = f"without packing, `{key}` is only the maximum length"
                 found.lack("packed_sequence.packed_sequence_size", reason, "")
@@ -282,12 +284,12 @@ def _precision(found: SettingCollector) -> None:
     block = f"precision automodel extends {base}"
     near = f"{policy}reduce_dtype"
     if near in found:
-        found.set(block, "reduction", reduced, near)
+        found.set(f"{block}.reduction", reduced, near)
     else:
-        found.assume(block, "reduction", reduced, _why("mp_policy reduces gradients in fp32"))
+        found.assume(f"{block}.reduction", reduced, _why("mp_policy reduces gradients in fp32"))
     fact = "PyTorch FSDP2 accumulates unsharded gradients in the type of the reduction"
-    found.assume(block, "whole_gradients", reduced, fact)
-    found.assume("training", "precision", "automodel", "base recipe, changed by this file")
+    found.assume(f"{block}.whole_gradients", reduced, fact)
+    found.assume("training.precision", "automodel", "base recipe, changed by this file")
 
 
 #: components/loss: losses that hold all logits.
@@ -322,10 +324,10 @@ def _optimizer(found: SettingCollector) -> None:
     size, each = 4 if base == "bf16_fsdp" else 2, sum(int(one[0]) for one in moments)
     state = each + (copy if size == 2 else 0)
     block = f"precision automodel extends {base}"
-    found.set(block, "optimizer", f"{state} B", key)
+    found.set(f"{block}.optimizer", f"{state} B", key)
     # Reads gradient, weight and state, writes weight and state.
-    found.set(block, "update_traffic", f"{3 * size + 2 * state} B", key)
-    found.assume("training", "precision", "automodel", "base recipe, changed by this file")
+    found.set(f"{block}.update_traffic", f"{3 * size + 2 * state} B", key)
+    found.assume("training.precision", "automodel", "base recipe, changed by this file")
 
 
 def _recompute(found: SettingCollector) -> None:
@@ -334,11 +336,11 @@ def _recompute(found: SettingCollector) -> None:
     value = found.value(key) if key else None
     if value is None:
         fact = "activation_checkpointing is false"
-        found.assume("training", "recompute", "none", _why(fact))
+        found.assume("training.recompute", "none", _why(fact))
     elif value is True or value == "full":
-        found.set("training", "recompute", "full", key)
+        found.set("training.recompute", "full", key)
     elif value is False:
-        found.set("training", "recompute", "none", key)
+        found.set("training.recompute", "none", key)
     else:
         answers = ["--set training.recompute=full", "--set training.recompute=none"]
         found.ask(
@@ -349,11 +351,11 @@ def _recompute(found: SettingCollector) -> None:
 def _rest(found: SettingCollector) -> None:
     """Read compilation, experts and the loss."""
     if found.switch("compile.enabled"):
-        found.set("kernels", "mode", "compiled", "compile.enabled")
+        found.set("kernels.mode", "compiled", "compile.enabled")
     if found.switch(f"{_MESH}enable_compile"):
-        found.set("kernels", "mode", "compiled", f"{_MESH}enable_compile")
+        found.set("kernels.mode", "compiled", f"{_MESH}enable_compile")
     if found.switch(f"{_MESH}enable_async_tensor_parallel"):
-        found.set("overlap", "tensor", "pipelined", f"{_MESH}enable_async_tensor_parallel")
+        found.set("overlap.tensor", "pipelined", f"{_MESH}enable_async_tensor_parallel")
     if found.value(f"{_MESH}offload_policy._target_") or found.value(f"{_MESH}offload_policy"):
         near = next(
             k for k in (f"{_MESH}offload_policy._target_", f"{_MESH}offload_policy") if k in found
@@ -361,15 +363,15 @@ def _rest(found: SettingCollector) -> None:
         if not str(found.value(near)).endswith("CPUOffloadPolicy"):
             found.problem(near, "a policy of offload is not known", "known: CPUOffloadPolicy")
         for what in ("parameters", "optimizer"):
-            found.set("offload", what, "1", near)
+            found.set(f"offload.{what}", "1", near)
     if (_size(found, "ep_size") or 1) > 1:
         sends, old = "model.backend.dispatcher", "model.backend.enable_deepep"
         # Without a library, tokens are gathered from all ranks, and results reduced.
         words = {"deepep": "deepep", "hybridep": "hybridep", "torch": "allgather"}
         words["alltoall"] = "alltoall"
-        kind = found.copy_word(sends, words, "routing", "dispatcher")
+        kind = found.copy_word(sends, words, "routing.dispatcher")
         if kind is None and found.switch(old):
-            found.set("routing", "dispatcher", "deepep", old)
+            found.set("routing.dispatcher", "deepep", old)
     read_attention(found, "model.attn_implementation")
     for key in ("recipe", "recipe._target_"):
         if not isinstance(name := found.value(key, _RECIPE), dict) and _RECIPE not in str(name):

@@ -76,7 +76,7 @@ def read_named_configuration(name: str, text: str, place: Place) -> Mapping[str,
         raise error_at(place, f"`{name}`: {error}", error.help) from None
 
 
-class SettingCollector:
+class SettingCollector(Draft):
     """Collects the settings of a configuration.
 
     Blocks are named as in a spec: ``layout`` or ``precision mixed extends bf16``. Methods that
@@ -93,19 +93,14 @@ class SettingCollector:
         """Read *entries* by a table; *assumed* are defaults that a library of the tool states, by
         key.
         """
+        super().__init__()
         self._assumed = assumed
         self._entries = entries
         self._table = table
         self._keys: set[str] = set()  # that were read
         self._results: set[str] = set()  # of them, those that set or list something
-        self._draft = Draft()
         self._missing: list[ImportedKey] = []
         self.parts: Sequence[str] = ()  # other files whose keys are among the entries
-
-    @property
-    def draft(self) -> Draft:
-        """The translation under construction, for readers that other tools share."""
-        return self._draft
 
     # Values
 
@@ -175,70 +170,58 @@ class SettingCollector:
 
     # Results
 
-    def set(self, block: str, name: str, value: str, key: str, remark: str = "") -> None:
-        """Set an attribute from a key; report a conflict if another key has set another value.
-
-        Diagnostics about the value add the *remark*.
-        """
-        option = self._option(key)
-        before = self._draft.blocks.get(block, {}).get(name)
+    def set(
+        self, path: str, value: str, option: Option | str, assumption: str = "", remark: str = ""
+    ) -> None:
+        """Set an attribute from a key; report a conflict if another key has set another value."""
+        before, place = self.value_of(path), self.option(option)
         if before is not None and before.end and before.value != value:
             message = (
-                f"`{before.key}` and `{key}` set `{block}.{name}` to different values: "
+                f"`{before.key}` and `{place.key}` set `{path}` to different values: "
                 f"{before.value} and {value}"
             )
-            self._draft.problems += [
+            self.problems += [
                 evolve(error_at(one, message).problem(), beside=one.beside)
-                for one in (before, option)
+                for one in (before, place)
             ]
         else:
-            self._draft.set(f"{block}.{name}", value, option, remark=remark)
+            super().set(path, value, place, assumption, remark)
 
-    def _option(self, key: str) -> Option:
-        """Return a key with its place, for a setting or for a list."""
-        self._results.add(key)
-        entry, why = self._entries[key], self._assumed.get(key, "")
+    def option(self, option: Option | str) -> Option:
+        """Return an option, or that of a key with its place, for a setting or for a list."""
+        if not option or isinstance(option, Option):
+            return super().option(option)
+        self._results.add(option)
+        entry, why = self._entries[option], self._assumed.get(option, "")
         return Option(
-            name=key,
-            key=key,
+            name=option,
+            key=option,
             start=entry.start,
             end=entry.end,
             assumption=why,
             beside=entry.beside,
         )
 
-    def copy(
-        self, key: str, block: str, name: str, unit: str = "", *, least: int = 1
-    ) -> int | None:
+    def copy(self, key: str, path: str, unit: str = "", *, least: int = 1) -> int | None:
         """Set an attribute to the whole number of a key, with a *unit*, and return the number."""
         number = self.whole(key, least=least)
         if number is not None:
-            self.set(block, name, f"{digits(number)}{unit}", key)
+            self.set(path, f"{digits(number)}{unit}", key)
         return number
 
-    def copy_switch(
-        self, key: str, block: str, name: str, on: str = "on", off: str = "off"
-    ) -> bool | None:
+    def copy_switch(self, key: str, path: str, on: str = "on", off: str = "off") -> bool | None:
         """Set an attribute to *on* or *off* by a switch; return whether the switch is on."""
         state = self.switch(key)
         if state is not None:
-            self.set(block, name, on if state else off, key)
+            self.set(path, on if state else off, key)
         return state
 
-    def copy_word(self, key: str, words: Mapping[str, str], block: str, name: str) -> str | None:
+    def copy_word(self, key: str, words: Mapping[str, str], path: str) -> str | None:
         """Set an attribute to the entry of *words* for a key's value, and return the entry."""
         word = self.word(key, words)
         if word is not None:
-            self.set(block, name, word, key)
+            self.set(path, word, key)
         return word
-
-    def assume(self, block: str, name: str, value: str, why: str) -> None:
-        """Set an attribute that the file does not state, unless it is set; *why* is the reason."""
-        self._draft.assume(f"{block}.{name}", value, why)
-
-    def remark(self, block: str, name: str, text: str) -> None:
-        """Add a remark to diagnostics about an attribute, if it is set."""
-        self._draft.remark(f"{block}.{name}", text)
 
     def assume_table(
         self,
@@ -251,81 +234,38 @@ class SettingCollector:
         Each reason begins with *version*, the version of the tool.
         """
         for path, default in defaults.items():
-            block, _, attribute = path.rpartition(".")
             why = f"{version}: {default['why']}" if version else default["why"]
-            self.assume(blocks.get(block, block), attribute, default["value"], why)
+            self.assume(_rename(path, blocks), default["value"], why)
 
     def is_assumed(self, key: str) -> bool:
         """Return whether the value of a key is a default that a library of the tool states."""
         return key in self._assumed
 
-    def has_block(self, block: str) -> bool:
-        """Return whether a block has any attribute."""
-        return block in self._draft.blocks
-
-    def has(self, block: str, name: str) -> bool:
-        """Return whether an attribute of a block is set."""
-        return name in self._draft.blocks.get(block, {})
-
-    def setting(self, block: str, name: str) -> str:
-        """Return the text of an attribute of a block; "" if it is not set."""
-        one = self._draft.blocks.get(block, {}).get(name)
-        return "" if one is None else one.value
-
     def rebase_framework(self, base: str) -> None:
         """Change the base of a framework block that extends an entry to the entry *base*."""
-        self._draft.blocks = {
+        self.blocks = {
             f"{name.rpartition(' extends ')[0]} extends {base}"
             if name.startswith("framework ") and " extends " in name
             else name: settings
-            for name, settings in self._draft.blocks.items()
+            for name, settings in self.blocks.items()
         }
 
     def recipe(self) -> tuple[str, str]:
         """Return the precision block ("" if none), and the catalogue entry that it extends."""
-        block = next((name for name in self._draft.blocks if name.startswith("precision ")), "")
+        block = next((name for name in self.blocks if name.startswith("precision ")), "")
         known = "catalog.precisions."
-        used = [one.removeprefix(known) for one in self._draft.uses if one.startswith(known)]
+        used = [one.removeprefix(known) for one in self.uses if one.startswith(known)]
         return block, block.rpartition(" extends ")[2] or next(iter(used), "")
-
-    def use(self, entry: str, key: str = "", why: str = "") -> None:
-        """Import an entry of a catalogue."""
-        why = why or self._assumed.get(key, "")
-        self._draft.use(f"catalog.{entry}", why, self._option(key) if key else None)
-
-    def ignore(self, key: str, reason: str = "") -> None:
-        """List a key that has no effect on cost."""
-        self._draft.ignore(self._option(key), reason)
 
     def leave_open(self, key: str, reason: str, attribute: str = "") -> None:
         """List a key that affects cost but could not be used; another file may set the
         *attribute*.
         """
-        self._missing.append(evolve(key_of(self._option(key), reason), attribute=attribute))
+        self._missing.append(evolve(key_of(self.option(key), reason), attribute=attribute))
 
     def lack(self, name: str, reason: str, attribute: str) -> None:
         """List a value that the blocks need but the file lacks; another file may set it."""
         self._missing.append(ImportedKey(name=name, reason=reason, attribute=attribute))
-
-    def ask(
-        self,
-        attribute: str,
-        reason: str,
-        answers: Sequence[str],
-        key: str = "",
-        *,
-        partial: bool = False,
-    ) -> None:
-        """Ask for an attribute, or a kind of block, that affects cost and is unknown.
-
-        *partial*: the file states a part of the value.
-        """
-        option = self._option(key) if key else None
-        self._draft.ask(attribute, reason, answers, option, partial=partial)
-
-    def problem(self, key: str, message: str, help: str = "") -> None:
-        """Report an error in the value of a key."""
-        self._draft.problem(self._option(key), message, help)
 
     # Tables
 
@@ -333,10 +273,10 @@ class SettingCollector:
         """Set the integers and switches of the table; *blocks* renames blocks of the table."""
         for key, path in self._table.get("numbers", {}).items():
             if not self.is_auto(key):
-                self.copy(key, *_attribute(path, blocks))
+                self.copy(key, _rename(path, blocks or {}))
         for key, path in self._table.get("switches", {}).items():
             if not self.is_auto(key):
-                self.copy_switch(key, *_attribute(path, blocks))
+                self.copy_switch(key, _rename(path, blocks or {}))
 
     def is_auto(self, key: str) -> bool:
         """Return whether the value of a key is left to a trainer (``auto``), and list it."""
@@ -354,10 +294,9 @@ class SettingCollector:
         """Return all that was found."""
         for key, message, help in unknown_words(self._entries, self._table):
             self.problem(key, message, help)
-        if self._draft.problems:
-            return self._draft.translation()
-        self._draft.unknown += self._unread_keys()
-        return evolve(self._draft.translation(), missing=self._missing, parts=self.parts)
+        if not self.problems:
+            self.unknown += self._unread_keys()
+        return evolve(super().translation(), missing=self._missing, parts=self.parts)
 
     def _unread_keys(self) -> list[ImportedKey]:
         """List the keys that nothing has read; return those that the table does not have."""
@@ -386,20 +325,19 @@ class SettingCollector:
         attribute = ""
         if answer := answer_to(key, self._table):
             attribute = option_attribute(answer)
-            block, _, name = attribute.partition(".")
-            stated = self._draft.blocks.get(block, {}).get(name)
+            stated = self.value_of(attribute)
             if stated is not None and stated.end and attribute in _BATCHES:  # that one decides
                 return ImportedKey(name=key, start=entry.start, end=entry.end)
             title = self._table.get("title", "the tool")
-            answers = self._draft.answers_to(attribute, answer)
+            answers = self.answers_to(attribute, answer)
             self.ask(attribute, f"`{key}` is not in parcost's table of {title}", answers, key)
         return ImportedKey(name=key, start=entry.start, end=entry.end, attribute=attribute)
 
 
-def _attribute(path: str, blocks: Mapping[str, str] | None) -> tuple[str, str]:
-    """Return the block and the name of an attribute of a table; *blocks* renames blocks."""
-    block, _, name = path.partition(".")
-    return (blocks or {}).get(block, block), name
+def _rename(path: str, blocks: Mapping[str, str]) -> str:
+    """Return the path of an attribute of a table; *blocks* renames blocks."""
+    block, _, name = path.rpartition(".")
+    return f"{blocks.get(block, block)}.{name}"
 
 
 def _whole(value: Any) -> int | None:

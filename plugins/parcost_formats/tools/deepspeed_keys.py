@@ -51,7 +51,7 @@ class DeepSpeedKeys:
         found, key = self._settings, "expert_parallel.autoep_size"
         on, degree = found.switch("expert_parallel.enabled"), found.whole(key)
         if degree is not None and on:
-            found.set("layout", "ep", digits(degree), key)
+            found.set("layout.ep", digits(degree), key)
         elif degree is not None:
             found.ignore(key, "it has no effect without `expert_parallel.enabled`")
 
@@ -63,23 +63,23 @@ class DeepSpeedKeys:
         is_open = [found.is_auto(key) for key in (batch, micro, accumulation)]
         whole, each, steps = found.whole(batch), found.whole(micro), found.whole(accumulation)
         if whole is not None:
-            found.set("training", "global_batch", f"{digits(whole)} sequences", batch)
+            found.set("training.global_batch", f"{digits(whole)} sequences", batch)
         if each is not None:
-            found.set("training", "micro_batch", digits(each), micro)
+            found.set("training.micro_batch", digits(each), micro)
         if steps is not None:
-            found.set("training", "micro_batches", digits(steps), accumulation)
+            found.set("training.micro_batches", digits(steps), accumulation)
         if any(is_open):
             return
         self._compare(whole, each, steps)
         why = f"{_TOOL}: train_batch_size is micro-batch x accumulation x replicas"
         if whole is None and each is not None:
             product = f"({each} * {steps or 1} * layout.dp) sequences"
-            found.assume("training", "global_batch", product, why)
-            found.assume("training", "micro_batches", str(steps or 1), why)
+            found.assume("training.global_batch", product, why)
+            found.assume("training.micro_batches", str(steps or 1), why)
         elif whole is not None and each is None:
-            found.assume("training", "micro_batches", str(steps or 1), why)
+            found.assume("training.micro_batches", str(steps or 1), why)
             rest = f"global_batch / ({steps or 1} * layout.dp)"
-            found.assume("training", "micro_batch", rest, why)
+            found.assume("training.micro_batch", rest, why)
 
     def _compare(self, whole: int | None, each: int | None, steps: int | None) -> None:
         """Report a global batch that is not a multiple of micro-batch times accumulation steps."""
@@ -102,7 +102,7 @@ class DeepSpeedKeys:
         shard = found.value(self.key("zero_optimization.mics_shard_size"), -1)
         if shard not in (-1, AUTO):
             key = self.key("zero_optimization.mics_shard_size")
-            found.copy(key, "sharding", "shard")
+            found.copy(key, "sharding.shard")
         hpz = self.key("zero_optimization.zero_hpz_partition_size")
         ranks = found.whole(hpz, least=0) or 1
         if ranks > 1:
@@ -136,8 +136,8 @@ class DeepSpeedKeys:
             return
         block = f"precision {_RECIPE} extends {recipe}"
         for name, (value, source) in changes.items():
-            found.set(block, name, value, source)
-        found.assume("training", "precision", _RECIPE, "base recipe, changed by this file")
+            found.set(f"{block}.{name}", value, source)
+        found.assume("training.precision", _RECIPE, "base recipe, changed by this file")
 
     def checkpoints(self) -> None:
         """Read which activations are recomputed in backward."""
@@ -148,7 +148,7 @@ class DeepSpeedKeys:
         interval = "pipeline.activation_checkpoint_interval"
         every = found.whole(interval, least=0)
         if every:
-            found.set("training", "recompute", "full", interval)
+            found.set("training.recompute", "full", interval)
             if every > 1:
                 found.leave_open(
                     interval,
@@ -160,20 +160,20 @@ class DeepSpeedKeys:
                 "activation_checkpointing only configures checkpoints; the model applies them to "
                 "its layers"
             )
-            found.assume("training", "recompute", "full", why)
+            found.assume("training.recompute", "full", why)
             if number in found:
                 found.ignore(number, "the model applies the checkpoints, usually one per layer")
         if found.switch(on_host):
-            found.set("offload", "activations", "100 %", on_host)
+            found.set("offload.activations", "100 %", on_host)
             why = (
                 "activation_checkpointing only configures checkpoints; the model applies them to "
                 "its layers"
             )
-            found.assume("training", "recompute", "full", why)
+            found.assume("training.recompute", "full", why)
 
-        if not found.has("training", "recompute"):
+        if not found.has("training.recompute"):
             fact = f"{_TOOL}: without activation_checkpointing nothing is recomputed"
-            found.assume("training", "recompute", "none", fact)
+            found.assume("training.recompute", "none", fact)
 
     def _stage(self, default: int) -> int | None:
         """Set the ZeRO stage, and return it; None if a trainer decides."""
@@ -190,15 +190,15 @@ class DeepSpeedKeys:
         if stage is None:
             why = f"{_TOOL}: stage is 0" if not default else "Accelerate 1.12: zero_stage is 2"
             apart = default == 0 and self._sums_apart(default)
-            found.assume("layout", "zero", *(("1", sharded) if apart else (str(default), why)))
+            found.assume("layout.zero", *(("1", sharded) if apart else (str(default), why)))
             return default
         if stage > 3:
             found.problem(key, "the stages of ZeRO are 0 to 3")
             return None
         if stage == 0 and self._sums_apart(stage):
-            found.set("layout", "zero", "1", key, sharded)
+            found.set("layout.zero", "1", key, remark=sharded)
         else:
-            found.set("layout", "zero", str(stage), key)
+            found.set("layout.zero", str(stage), key)
         return stage
 
     def _buckets(self, stage: int, *, pipelined: bool) -> None:
@@ -210,26 +210,26 @@ class DeepSpeedKeys:
             found.ignore(overlap, "a pipeline of DeepSpeed reduces gradients after backward")
             hides = False
         elif hides is not None and stage:
-            found.set("overlap", "gradients", "on" if hides else "off", overlap)
+            found.set("overlap.gradients", "on" if hides else "off", overlap)
         elif hides is not None:
             found.ignore(overlap, "without ZeRO gradients are reduced after backward")
             hides = False
         elif not pipelined:
             hides = stage == 3
             why = f"{_TOOL}: overlap_comm is true only for stage 3"
-            found.assume("overlap", "gradients", "on" if hides else "off", why)
+            found.assume("overlap.gradients", "on" if hides else "off", why)
         bucket = self.key("zero_optimization.reduce_bucket_size")
         usual = table("deepspeed")["buckets"]["reduce_bucket_size"]
         elements = None if found.is_auto(bucket) else found.whole(bucket)
         if hides:
             value = f"{digits(elements or usual)} * training.precision.reduction"
             if elements:
-                found.set("overlap", "bucket", value, bucket)
+                found.set("overlap.bucket", value, bucket)
             else:
                 size, why = self._bucket
                 value = f"{size} * training.precision.reduction" if size else value
                 why = why or f"{_TOOL}: reduce_bucket_size is 500,000,000"
-                found.assume("overlap", "bucket", value, why)
+                found.assume("overlap.bucket", value, why)
         elif elements == usual:
             found.ignore(bucket, "the default of the framework")
         staged = (digits(elements), bucket) if elements and elements != usual else None
@@ -241,8 +241,8 @@ class DeepSpeedKeys:
         changes: dict[str, tuple[str, str]] = {}
         if self._bucket[0]:
             block = f"framework {_OWN}_file extends {self._framework}"
-            found.assume(block, "gradient_staging", *self._bucket)
-            found.assume("training", "framework", f"{_OWN}_file", self._bucket[1])
+            found.assume(f"{block}.gradient_staging", *self._bucket)
+            found.assume("training.framework", f"{_OWN}_file", self._bucket[1])
         if staged is not None:
             changes["gradient_staging"] = staged
         multi = "zero_optimization.use_multi_rank_bucket_allreduce"
@@ -263,12 +263,12 @@ class DeepSpeedKeys:
                 "sub_group_size is 0: one tensor at a time, the embedding is assumed as the largest"
             )
             size = "training.model.vocabulary * training.model.hidden / layout.dp"
-            found.assume(own, "update_group", size, why)
+            found.assume(f"{own}.update_group", size, why)
         if changes or updated == 0:
             for name, (value, key) in changes.items():
-                found.set(own, name, value, key)
+                found.set(f"{own}.{name}", value, key)
             why = "base framework, changed by this file"
-            found.assume("training", "framework", f"{_OWN}_file", why)
+            found.assume("training.framework", f"{_OWN}_file", why)
 
     def _offload(self, stage: int) -> None:
         """Read which states are offloaded to the host."""
@@ -288,7 +288,7 @@ class DeepSpeedKeys:
         device, ratio = self.key(f"{new}.device"), f"{new}.ratio"
         share = found.value(ratio, 1)
         if found.switch(old):
-            found.set("offload", what, "1", old)
+            found.set(f"offload.{what}", "1", old)
         if found.is_auto(device) or device not in found:
             return
         where = str(found.value(device)).lower()
@@ -302,10 +302,10 @@ class DeepSpeedKeys:
             if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
                 found.problem(ratio, "a number from 0 to 1 is expected")
                 return
-            found.set("offload", what, f"{share:g}", device)
+            found.set(f"offload.{what}", f"{share:g}", device)
         elif where == "none":
             if found.value(old):
-                found.set("offload", what, "0", device)
+                found.set(f"offload.{what}", "0", device)
             else:
                 found.ignore(device, "nothing is offloaded")
         else:
@@ -346,7 +346,7 @@ class DeepSpeedKeys:
         if not (self._is_enabled("bf16") or self._is_enabled("bfloat16")):
             return False
         if stage == 1:
-            return self._sum_size() == "4 B" and not found.has("offload", "optimizer")
+            return self._sum_size() == "4 B" and not found.has("offload.optimizer")
         return stage == 0 and self._sum_size() in (None, "4 B")
 
     def _changes(self, kind: str) -> dict[str, tuple[str, str]]:
@@ -393,7 +393,7 @@ class DeepSpeedKeys:
         for key in ("tensor_parallel.autotp_size", "tensor_parallel.tp.tp_size"):
             degree = None if found.is_auto(key) else found.whole(key, least=0)
             if degree:
-                found.set("layout", "tp", str(degree), key)
+                found.set("layout.tp", str(degree), key)
 
     def optimizer(self) -> None:
         """Read the optimizer; the recipes assume the state of Adam."""

@@ -70,7 +70,10 @@ class Option:
 
 
 class Draft:
-    """The blocks of a translation under construction, attribute by attribute."""
+    """The blocks of a translation under construction, attribute by attribute.
+
+    Its methods take an option, or the key of one among the options of the file.
+    """
 
     def __init__(self, labels: Mapping[str, str] = MappingProxyType({})) -> None:
         """Make empty blocks in the order of *labels*, the label of each kind of block.
@@ -85,10 +88,18 @@ class Draft:
         self.unknown: list[ImportedKey] = []
         self._questions: list[ImportQuestion] = []
 
+    def option(self, option: Option | str) -> Option:
+        """Return an option itself, or that of a key."""
+        return Option(name=option, key=option) if isinstance(option, str) else option
+
     def set(
-        self, path: str, value: str, option: Option, assumption: str = "", remark: str = ""
+        self, path: str, value: str, option: Option | str, assumption: str = "", remark: str = ""
     ) -> None:
-        """Set an attribute, such as ``layout.tp``, to a value from *option*."""
+        """Set an attribute, such as ``layout.tp``, to a value from *option*.
+
+        Diagnostics about the value add the *remark*.
+        """
+        option = self.option(option)
         kind, _, name = path.rpartition(".")
         why = assumption or option.assumption
         if why and option.assumption and option.assumption != why:
@@ -105,7 +116,10 @@ class Draft:
         )
 
     def assume(self, path: str, value: str, why: str, option: Option | None = None) -> None:
-        """Set an attribute that no key states, unless it is set; *option* is a related key."""
+        """Set an attribute that no key states, unless it is set; *why* is the reason.
+
+        *option* is a related key.
+        """
         kind, _, name = path.rpartition(".")
         start, end = (option.start, option.end) if option else (0, 0)
         self.blocks.setdefault(kind, {}).setdefault(
@@ -118,13 +132,19 @@ class Draft:
         if (one := self.blocks.get(kind, {}).get(name)) is not None:
             self.blocks[kind][name] = evolve(one, remark=text)
 
-    def use(self, entry: str, why: str = "", option: Option | None = None) -> None:
-        """Use an entry of a catalogue."""
-        start, end = (option.start, option.end) if option else (0, 0)
-        key = option.key if option else ""
+    def use(self, entry: str, option: Option | str | None = None, why: str = "") -> None:
+        """Use an entry of the catalogue, such as ``precisions.fp32``."""
+        place, value = self.option(option or ""), f"catalog.{entry}"
         self.uses.setdefault(
-            entry,
-            ImportedValue(name="use", value=entry, key=key, start=start, end=end, assumption=why),
+            value,
+            ImportedValue(
+                name="use",
+                value=value,
+                key=place.key,
+                start=place.start,
+                end=place.end,
+                assumption=why or place.assumption,
+            ),
         )
 
     def uses_one_of(self, entries: Iterable[str]) -> str:
@@ -135,7 +155,7 @@ class Draft:
         """Give the block of a *kind* a label."""
         self._labels[kind] = label
 
-    def recipe(self, base: str, label: str, option: Option | None, why: str) -> None:
+    def set_recipe(self, base: str, label: str, option: Option | None, why: str) -> None:
         """Set the precision to *base*, or to a block *label* that extends *base* if the file has
         such a block.
 
@@ -151,17 +171,24 @@ class Draft:
             self.assume("training.precision", name, why)
 
     def has(self, path: str) -> bool:
-        """Return whether an attribute, or any of a block, is set."""
-        kind, _, name = path.partition(".")
-        return name in self.blocks[kind] if name else bool(self.blocks[kind])
+        """Return whether an attribute, or any of a block (``layout.``), is set."""
+        kind, _, name = path.rpartition(".")
+        found = self.blocks.get(kind, {})
+        return name in found if name else bool(found)
 
     def value_of(self, path: str) -> ImportedValue | None:
         """Return an attribute that is set."""
-        kind, _, name = path.partition(".")
-        return self.blocks[kind].get(name)
+        kind, _, name = path.rpartition(".")
+        return self.blocks.get(kind, {}).get(name)
 
-    def problem(self, option: Option, message: str, help: str = "") -> None:
+    def setting(self, path: str) -> str:
+        """Return the text of an attribute, "" if it is not set."""
+        one = self.value_of(path)
+        return "" if one is None else one.value
+
+    def problem(self, option: Option | str, message: str, help: str = "") -> None:
         """Add an error at *option*."""
+        option = self.option(option)
         found = ImportProblem(
             message=f"`{option.key}`: {message}",
             start=option.start,
@@ -177,7 +204,7 @@ class Draft:
         attribute: str,
         reason: str,
         answers: Sequence[str],
-        option: Option | None = None,
+        option: Option | str | None = None,
         *,
         partial: bool = False,
     ) -> None:
@@ -185,37 +212,34 @@ class Draft:
 
         *partial*: the file states a part of the value.
         """
-        start, end = (option.start, option.end) if option else (0, 0)
+        place = self.option(option or "")
         self._questions.append(
             ImportQuestion(
                 attribute=attribute,
                 reason=reason,
                 answers=tuple(answers),
-                start=start,
-                end=end,
+                start=place.start,
+                end=place.end,
                 partial=partial,
             )
         )
 
     def answers_to(self, attribute: str, answer: str) -> Sequence[str]:
         """Return options that settle an unknown key: the value that the file states comes first."""
-        kind, _, name = attribute.partition(".")
-        stated = self.blocks.get(kind, {}).get(name)
+        stated = self.value_of(attribute)
         if stated is None or stated.assumption or not stated.end:
             return (answer,)
         setting = f"{attribute}={stated.value}"
         own = f"--set '{setting}'" if " " in setting else f"--set {setting}"
         return tuple(dict.fromkeys([own, answer]))
 
-    def ignore(self, option: Option, reason: str = "") -> None:
+    def ignore(self, option: Option | str, reason: str = "") -> None:
         """List a key that has no effect on cost."""
-        self._ignored.append(key_of(option, reason))
+        self._ignored.append(key_of(self.option(option), reason))
 
     def leave(self, option: Option, reason: str = "", attribute: str = "") -> None:
         """List a key that may affect cost but is not supported; another file may set the
         *attribute*.
-
-        Another file may set the *attribute*.
         """
         self.unknown.append(evolve(key_of(option, reason), attribute=attribute))
 

@@ -120,7 +120,7 @@ def _translate_command(files: NeoxFiles) -> Translation:
             raise error_at(entry, message, f"write `{key}` into a file of the run")
     found = SettingCollector(merged, table(TOOL), assumed)
     if reserved is not None and not stated:
-        found.copy(f"#SBATCH {option}", "cluster", "devices")
+        found.copy(f"#SBATCH {option}", "cluster.devices")
     return _read_settings(found)
 
 
@@ -209,35 +209,35 @@ def _model(found: SettingCollector) -> None:
     rules = table(TOOL)
     norm = found.word("norm", rules["norms"])
     if norm is not None:
-        found.set(_MODEL, "norm", norm, "norm")
+        found.set(f"{_MODEL}.norm", norm, "norm")
         if found.value("norm") == "non_parametric_layernorm":
-            found.set(_MODEL, "norm_weights", "0", "norm")
+            found.set(f"{_MODEL}.norm_weights", "0", "norm")
         elif norm == "layer" and found.switch("use_bias_in_norms") is False:
-            found.set(_MODEL, "norm_weights", "1", "use_bias_in_norms")
+            found.set(f"{_MODEL}.norm_weights", "1", "use_bias_in_norms")
     elif "norm" not in found:
-        found.assume(_MODEL, "norm", "layer", "GPT-NeoX 2.0: norm is layernorm")
+        found.assume(f"{_MODEL}.norm", "layer", "GPT-NeoX 2.0: norm is layernorm")
     found.switch("use_bias_in_norms")
     _feed_forward(found)
     for key, names in {"use_bias_in_attn_linear": ("qkv_biases", "output_bias")}.items():
         on = found.switch(key)
         for name in names:
             if on is None:
-                found.assume(_MODEL, name, "on", f"GPT-NeoX 2.0: {key} is true")
+                found.assume(f"{_MODEL}.{name}", "on", f"GPT-NeoX 2.0: {key} is true")
             else:
-                found.set(_MODEL, name, "on" if on else "off", key)
+                found.set(f"{_MODEL}.{name}", "on" if on else "off", key)
     _positions(found)
     untied = found.switch("no_weight_tying")
     if untied is None:
-        found.assume(_MODEL, "tied", "on", "GPT-NeoX 2.0: no_weight_tying is false")
+        found.assume(f"{_MODEL}.tied", "on", "GPT-NeoX 2.0: no_weight_tying is false")
     else:
-        found.set(_MODEL, "tied", "off" if untied else "on", "no_weight_tying")
+        found.set(f"{_MODEL}.tied", "off" if untied else "on", "no_weight_tying")
     if found.switch("gpt_j_tied") and found.switch("gpt_j_residual"):
-        found.set(_MODEL, "norms", "1", "gpt_j_tied")
+        found.set(f"{_MODEL}.norms", "1", "gpt_j_tied")
     rate = found.number("hidden_dropout", most=1.0)
     if rate is not None:
-        found.set("training", "dropout", "on" if rate else "off", "hidden_dropout")
+        found.set("training.dropout", "on" if rate else "off", "hidden_dropout")
     if found.switch("use_qk_layernorm"):
-        found.set(_MODEL, "qk_norm", "on", "use_qk_layernorm")
+        found.set(f"{_MODEL}.qk_norm", "on", "use_qk_layernorm")
     _attention(found)
     _vocabulary(found)
 
@@ -252,30 +252,30 @@ def _feed_forward(found: SettingCollector) -> None:
     kind = found.word("mlp_type", {"regular": "", "llama": "llama", "gated": "gated"})
     if kind:  # gated is a word of the branch of StableLM
         scaled = own or _round_up(8 * hidden // 3, _MULTIPLE if kind == "llama" else multiple)
-        found.set(_MODEL, "gated", "on", "mlp_type")
-        found.set(_MODEL, "ffn", digits(scaled), "intermediate_size" if own else "mlp_type")
+        found.set(f"{_MODEL}.gated", "on", "mlp_type")
+        found.set(f"{_MODEL}.ffn", digits(scaled), "intermediate_size" if own else "mlp_type")
     elif "activation" not in found:
-        found.assume(_MODEL, "gated", "off", "GPT-NeoX 2.0: activation is gelu")
+        found.assume(f"{_MODEL}.gated", "off", "GPT-NeoX 2.0: activation is gelu")
     elif gated is not None:
-        found.set(_MODEL, "gated", gated, "activation")
+        found.set(f"{_MODEL}.gated", gated, "activation")
     if kind == "llama":
-        found.assume(_MODEL, "mlp_biases", "off", "GPT-NeoX 2.0: mlp_type llama has none")
+        found.assume(f"{_MODEL}.mlp_biases", "off", "GPT-NeoX 2.0: mlp_type llama has none")
         return
     if gated == "on" and not kind:
         why = f"GPT-NeoX: two thirds are for gate and value, in multiples of {multiple}"
-        found.assume(_MODEL, "ffn", digits(_round_up(int(width * 2 / 3) // 2, multiple)), why)
+        found.assume(f"{_MODEL}.ffn", digits(_round_up(int(width * 2 / 3) // 2, multiple)), why)
     elif width and not kind:
         key = "expansion_factor" if factor is not None else "hidden_size"
         key = "intermediate_size" if own is not None else key
-        found.set(_MODEL, "ffn", digits(_round_up(width, multiple)), key)
+        found.set(f"{_MODEL}.ffn", digits(_round_up(width, multiple)), key)
     biased = found.switch("use_bias_in_mlp")
     experts = found.whole("moe_num_experts", least=0) or 0
     if experts > 1 and found.value("moe_expert_interval", 1) == 1:
         return  # of which experts have none
     if biased is None:
-        found.assume(_MODEL, "mlp_biases", "on", "GPT-NeoX: use_bias_in_mlp is true")
+        found.assume(f"{_MODEL}.mlp_biases", "on", "GPT-NeoX: use_bias_in_mlp is true")
     else:
-        found.set(_MODEL, "mlp_biases", "on" if biased else "off", "use_bias_in_mlp")
+        found.set(f"{_MODEL}.mlp_biases", "on" if biased else "off", "use_bias_in_mlp")
 
 
 def _experts(found: SettingCollector) -> None:
@@ -291,22 +291,22 @@ def _experts(found: SettingCollector) -> None:
         reason = "experts that are split over model-parallel ranks with the same tokens are"
         found.problem(key, f"{reason} not modeled")
         return
-    found.set(_MODEL, "experts", digits(count), key)
+    found.set(f"{_MODEL}.experts", digits(count), key)
     if chosen is not None:
-        found.set(_MODEL, "top_k", digits(chosen), "moe_top_k")
+        found.set(f"{_MODEL}.top_k", digits(chosen), "moe_top_k")
     else:
-        found.assume(_MODEL, "top_k", "1", "GPT-NeoX 2.0: moe_top_k is 1")
+        found.assume(f"{_MODEL}.top_k", "1", "GPT-NeoX 2.0: moe_top_k is 1")
     layers = found.whole("num_layers") or every
     if every > 1 and layers % every:
         message = f"the {layers} layers are not a multiple of {every}"
         found.problem("moe_expert_interval", message)
     elif every > 1:
-        found.set(_MODEL, "moe_every", digits(every), "moe_expert_interval")
+        found.set(f"{_MODEL}.moe_every", digits(every), "moe_expert_interval")
     found.assume(
-        "kernels", "grouped_experts", "on", "GPT-NeoX: matrix products of experts are grouped"
+        "kernels.grouped_experts", "on", "GPT-NeoX: matrix products of experts are grouped"
     )
     if every == 1:
-        found.assume(_MODEL, "mlp_biases", "off", "GPT-NeoX: experts have no biases")
+        found.assume(f"{_MODEL}.mlp_biases", "off", "GPT-NeoX: experts have no biases")
 
 
 def _round_up(width: int, multiple: int) -> int:
@@ -324,11 +324,11 @@ def _positions(found: SettingCollector) -> None:
     kind = found.word("pos_emb", kinds) if "pos_emb" in found else "learned"
     rows = found.whole("max_position_embeddings")
     if kind == "alibi":
-        found.set(_MODEL, "alibi", "on", "pos_emb")
+        found.set(f"{_MODEL}.alibi", "on", "pos_emb")
     elif kind == "learned" and rows is not None:
-        found.set(_MODEL, "positions", digits(rows), "max_position_embeddings")
+        found.set(f"{_MODEL}.positions", digits(rows), "max_position_embeddings")
     elif kind == "" and found.value("pos_emb") == "rotary":
-        found.set(_MODEL, "positions", "0", "pos_emb")
+        found.set(f"{_MODEL}.positions", "0", "pos_emb")
 
 
 def _attention(found: SettingCollector) -> None:
@@ -339,7 +339,7 @@ def _attention(found: SettingCollector) -> None:
         found.value(key)
     if found.switch("te_mha"):
         why = "te_mha: attention of Transformer Engine"
-        found.assume("training", "flash_attention", "on", why)
+        found.assume("training.flash_attention", "on", why)
         _window(found)
         return
     stated = [key for key in found.keys_below("attention_config") if found.value(key) is not None]
@@ -348,7 +348,7 @@ def _attention(found: SettingCollector) -> None:
         return
     if not kinds:
         why = "GPT-NeoX 2.0: attention_config is global: scores are written to memory"
-        found.assume("training", "flash_attention", "off", why)
+        found.assume("training.flash_attention", "off", why)
         return
     known: Mapping[str, str] = table(TOOL)["attention"]
     strange = next((name for name in names if name not in known), None)
@@ -356,14 +356,14 @@ def _attention(found: SettingCollector) -> None:
         what = f"`{strange}` attention" if strange is not None else "attention of several kinds"
         found.problem(kinds[0], f"{what} is not supported; supported: {', '.join(known)}")
         return
-    found.set("training", "flash_attention", known[names[0]], kinds[0])
+    found.set("training.flash_attention", known[names[0]], kinds[0])
     if known[names[0]] == "on":
         _window(found)
 
 
 def _window(found: SettingCollector) -> None:
     """Set the attention window of a kernel that skips masked blocks."""
-    found.copy("sliding_window_width", _MODEL, "window", least=1)
+    found.copy("sliding_window_width", f"{_MODEL}.window", least=1)
 
 
 def _is_list_of_words(found: SettingCollector, key: str) -> bool:
@@ -375,17 +375,17 @@ def _vocabulary(found: SettingCollector) -> None:
     """Set the vocabulary of a known tokenizer, or ask for it."""
     padded = found.whole("padded_vocab_size")
     if padded is not None:
-        found.set(_MODEL, "vocabulary", digits(padded), "padded_vocab_size")
+        found.set(f"{_MODEL}.vocabulary", digits(padded), "padded_vocab_size")
         return
     known: Mapping[str, int] = table(TOOL)["vocabularies"]
     for key in ("vocab_file", "tokenizer_type"):
         name = str(found.value(key, "")).rpartition("/")[2]
         if name in known:
-            found.set(_MODEL, "vocabulary", digits(known[name]), key)
+            found.set(f"{_MODEL}.vocabulary", digits(known[name]), key)
             return
     if "tokenizer_type" not in found and "vocab_file" not in found:
         why = f"GPT-NeoX: tokenizer_type is {_USUAL_TOKENIZER}"
-        found.assume(_MODEL, "vocabulary", digits(known[_USUAL_TOKENIZER]), why)
+        found.assume(f"{_MODEL}.vocabulary", digits(known[_USUAL_TOKENIZER]), why)
         return
     answers = ["--set model.vocabulary=50277", "--set model.vocabulary=32000"]
     key = next((key for key in ("vocab_file", "tokenizer_type") if key in found), "")
@@ -396,20 +396,20 @@ def _layout(found: SettingCollector) -> None:
     """Read the pipeline, and the devices of the launcher."""
     stages = found.whole("pipe_parallel_size", least=0)
     if stages is None:
-        found.assume("layout", "pp", "1", "GPT-NeoX 2.0: pipe_parallel_size is 0")
+        found.assume("layout.pp", "1", "GPT-NeoX 2.0: pipe_parallel_size is 0")
     else:
-        found.set("layout", "pp", str(max(stages, 1)), "pipe_parallel_size")
+        found.set("layout.pp", str(max(stages, 1)), "pipe_parallel_size")
         if stages > 1:
-            found.assume("schedule", "kind", "one_f_one_b", "DeepSpeed 0.16: TrainSchedule")
+            found.assume("schedule.kind", "one_f_one_b", "DeepSpeed 0.16: TrainSchedule")
     total = found.whole("global_num_gpus")
     nodes, each = found.whole("num_nodes"), found.whole("num_gpus")
     if total is not None:
-        found.set("cluster", "devices", digits(total), "global_num_gpus")
+        found.set("cluster.devices", digits(total), "global_num_gpus")
     elif each is not None:
-        found.set("cluster", "devices", f"{nodes or 1} * {each}", "num_gpus")
+        found.set("cluster.devices", f"{nodes or 1} * {each}", "num_gpus")
         if note := other_nodes(nodes or 1, each):
             found.leave_open("num_gpus", note, NODE_SIZE)
-    elif not found.setting("cluster", "devices"):
+    elif not found.setting("cluster.devices"):
         _devices_of_batch(found, max(stages or 1, 1))
 
 
@@ -424,7 +424,7 @@ def _devices_of_batch(found: SettingCollector, stages: int) -> None:
     degree = found.whole("model_parallel_size") or 1
     why = "GPT-NeoX: replicas are train_batch_size / (micro-batch x steps), of pp x mp devices each"
     count = batch // (micro * steps) * stages * degree
-    found.assume("cluster", "devices", digits(count), why)
+    found.assume("cluster.devices", digits(count), why)
 
 
 def _ask_for_precision(found: SettingCollector) -> None:
@@ -456,14 +456,14 @@ def _checkpoints(found: SettingCollector) -> None:
     key, every = "checkpoint_activations", found.whole("checkpoint_num_layers", least=0)
     on = found.switch(key)
     if on is None:
-        found.assume("training", "recompute", "none", f"GPT-NeoX 2.0: {key} is false")
+        found.assume("training.recompute", "none", f"GPT-NeoX 2.0: {key} is false")
         return
-    found.set("training", "recompute", "full" if on else "none", key)
+    found.set("training.recompute", "full" if on else "none", key)
     if on and every is not None and every > 1:
         why = f"checkpoints of {every} layers are not supported; one layer each is assumed"
         found.leave_open("checkpoint_num_layers", why)
     if on and found.switch("checkpoint_in_cpu"):
-        found.set("offload", "activations", "100 %", "checkpoint_in_cpu")
+        found.set("offload.activations", "100 %", "checkpoint_in_cpu")
 
 
 @hookimpl

@@ -63,7 +63,7 @@ def read_hub_model(found: SettingCollector, key: str, value: str) -> str:
         found.ask("model", f"`{value}` is not in parcost's table", answers, key)
         return ""
     found.use(f"models.{entry}", key, why)
-    found.set("training", "model", entry, key)
+    found.set("training.model", entry, key)
     return entry
 
 
@@ -129,9 +129,9 @@ def read_attention(
     kind = str(found.value(key, "")).lower()
     version = _FLASH.search(kind)
     if kind in unfused:
-        found.set("training", "flash_attention", "off", key)
+        found.set("training.flash_attention", "off", key)
     elif version is not None:
-        found.set("kernels", "attention", f"flash_{version[1]}", key)
+        found.set("kernels.attention", f"flash_{version[1]}", key)
     elif kind in _FUSED_KINDS or "/" in kind:  # a repository of kernels
         found.ignore(key, FUSED)
     elif kind:

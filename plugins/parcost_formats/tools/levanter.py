@@ -119,7 +119,7 @@ def _model(found: SettingCollector) -> Mapping[str, Any]:
         elif entry := find_entry(str(name))[0]:
             why = f"{_VERSION}: reference_checkpoint of {kind} is {name}"
             found.use(f"models.{entry}", why=why)
-            found.assume("training", "model", entry, why)
+            found.assume("training.model", entry, why)
         else:
             answers = ["--use config.json", "--use catalog.models.llama31_8b"]
             why = f"it is the default checkpoint of levanter for `{kind}`, which is unknown"
@@ -131,29 +131,29 @@ def _model(found: SettingCollector) -> Mapping[str, Any]:
         found.problem(key if key in found else "model", message)
         return rules
     for attribute, value in rules["attributes"].items():
-        found.assume(_MODEL, attribute, value, f"{_VERSION}: {kind}")
+        found.assume(f"{_MODEL}.{attribute}", value, f"{_VERSION}: {kind}")
     for key, default in rules["sizes"].items():
         attribute = table(TOOL)["numbers"][f"model.{key}"].removeprefix("model.")
         if f"model.{key}" not in found:
-            found.assume(_MODEL, attribute, digits(default), f"{_VERSION}: {kind}: {key}")
+            found.assume(f"{_MODEL}.{attribute}", digits(default), f"{_VERSION}: {kind}: {key}")
     if "kv_heads" in rules and "model.num_kv_heads" not in found:
         heads = rules["sizes"]["num_heads"]
         why = f"{_VERSION}: {kind}: num_kv_heads is {heads}"
         stated = found.whole("model.num_heads") or heads
         if stated % heads:  # no job of a release that has KV heads
             heads, why = stated, f"levanter 1.1: {kind} has no num_kv_heads"
-        found.assume(_MODEL, "kv_heads", str(heads), why)
+        found.assume(f"{_MODEL}.kv_heads", str(heads), why)
     hidden = found.whole("model.hidden_dim") or rules["sizes"]["hidden_dim"]
     scale = found.number("model.mlp_scale", rules.get("scale", 0))
     if scale:
-        found.assume(_MODEL, "ffn", digits(int(scale * hidden)), f"{_VERSION}: mlp_scale {scale}")
+        found.assume(f"{_MODEL}.ffn", digits(int(scale * hidden)), f"{_VERSION}: mlp_scale {scale}")
     if rules.get("positions"):
         rows = found.whole("model.seq_len") or rules["length"]
-        found.assume(_MODEL, "positions", digits(rows), f"{_VERSION}: {kind}: learned positions")
+        found.assume(f"{_MODEL}.positions", digits(rows), f"{_VERSION}: {kind}: learned positions")
     if found.switch("model.use_bias") is False and rules["attributes"]["norm"] == "layer":
-        found.set(_MODEL, "norm_weights", "1", "model.use_bias")
+        found.set(f"{_MODEL}.norm_weights", "1", "model.use_bias")
     for key, attribute in (("use_bias", "biases"), ("tie_word_embeddings", "tied")):
-        found.copy_switch(f"model.{key}", _MODEL, attribute)
+        found.copy_switch(f"model.{key}", f"{_MODEL}.{attribute}")
     _vocabulary(found)
     return rules
 
@@ -163,7 +163,7 @@ def _vocabulary(found: SettingCollector) -> None:
     key = "data.tokenizer"
     size = vocabulary_of(str(found.value(key, "")))
     if size is not None:
-        found.set(_MODEL, "vocabulary", digits(size), key)
+        found.set(f"{_MODEL}.vocabulary", digits(size), key)
         return
     answers = ["--set model.vocabulary=50257", "--set model.vocabulary=128256"]
     found.ask(
@@ -183,31 +183,31 @@ def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
         found.ask("training.global_batch", reason, [answer], key)
     elif (size := found.whole(key)) is not None:
         whole = digits(size)
-        found.set("training", "global_batch", f"{whole} sequences", key)
+        found.set("training.global_batch", f"{whole} sequences", key)
     else:
         why = f"{_VERSION}: train_batch_size is 512"
-        found.assume("training", "global_batch", "512 sequences", why)
+        found.assume("training.global_batch", "512 sequences", why)
     key = f"{_TRAINER}per_device_parallelism"
     each = found.value(key)
     if each in (None, -1):
         why = f"{_VERSION}: per_device_parallelism is -1: the batch of a device is one micro-batch"
-        found.assume("training", "micro_batch", f"{whole} / layout.dp", why)
+        found.assume("training.micro_batch", f"{whole} / layout.dp", why)
     elif (each := found.whole(key)) is not None:
-        found.set("training", "micro_batch", digits(each), key)
+        found.set("training.micro_batch", digits(each), key)
     start = found.value("initialize_from_hf") and found.switch("use_hf_model_config")
     keys = ("train_seq_len",) if start else ("train_seq_len", "model.seq_len")
     length = next((one for one in keys if one in found), "")
     if start and "model.seq_len" in found:
         found.ignore("model.seq_len", "with use_hf_model_config the model of the file is ignored")
     if length:
-        found.copy(length, "training", "sequence")
+        found.copy(length, "training.sequence")
     elif start:
         reason = "it is the longest sequence of the checkpoint, max_position_embeddings"
         answers = [f"--set training.sequence={one}" for one in (4096, 8192)]
         found.ask("training.sequence", reason, answers, "use_hf_model_config")
     elif "length" in rules:
         why = f"{_VERSION}: seq_len is {rules['length']}"
-        found.assume("training", "sequence", str(rules["length"]), why)
+        found.assume("training.sequence", str(rules["length"]), why)
 
 
 def _layout(found: SettingCollector) -> None:
@@ -234,11 +234,11 @@ def _layout(found: SettingCollector) -> None:
         answers = ["--set layout.tp=1", f"--set layout.tp={size}"]
         found.ask("layout.tp", f"axis `{str(strange[0])[:40]}` is not known", answers, axes)
     elif key in found:
-        found.set("layout", "tp", digits(size), key)
+        found.set("layout.tp", digits(size), key)
     else:
-        found.assume("layout", "tp", "1", f"{_VERSION}: model_axis_size is 1")
+        found.assume("layout.tp", "1", f"{_VERSION}: model_axis_size is 1")
     for name in ("pp", "cp"):
-        found.assume("layout", name, "1", f"{_VERSION}: the mesh has no such axis")
+        found.assume(f"layout.{name}", "1", f"{_VERSION}: the mesh has no such axis")
     key = f"{_TRAINER}fsdp_axis"
     if key in found:
         axes = found.value(key)
@@ -247,12 +247,12 @@ def _layout(found: SettingCollector) -> None:
             answers = ["--set layout.zero=3"]
             found.ask("layout.zero", f"axis `{strange[0]}` is not known", answers, key)
         else:
-            found.set("layout", "zero", "3", key)
+            found.set("layout.zero", "3", key)
     elif found.keys_below(key):  # null
         found.value(key)
-        found.set("layout", "zero", "0", key)
+        found.set("layout.zero", "0", key)
     else:
-        found.assume("layout", "zero", "3", f"{_VERSION}: fsdp_axis is embed")
+        found.assume("layout.zero", "3", f"{_VERSION}: fsdp_axis is embed")
     _replicas(found)
 
 
@@ -263,7 +263,7 @@ def _replicas(found: SettingCollector) -> None:
         copies *= found.whole(key) or 1
     if copies > 1:
         key = next(one for one in keys if (found.whole(one) or 1) > 1)
-        found.set("sharding", "shard", f"layout.dp / {copies}", key)
+        found.set("sharding.shard", f"layout.dp / {copies}", key)
 
 
 def _precision(found: SettingCollector) -> None:
@@ -295,18 +295,18 @@ def _recompute(found: SettingCollector) -> None:
     value = found.value(key)
     if value is None:
         why = f"{_VERSION}: gradient_checkpointing is true: only the inputs of blocks are saved"
-        found.assume("training", "recompute", "full", why)
+        found.assume("training.recompute", "full", why)
     elif str(value).lower() in ("true", "false", "full", "recompute"):
         word = "none" if str(value).lower() == "false" else "full"
-        found.set("training", "recompute", word, key)
+        found.set("training.recompute", word, key)
     else:
         answers = [f"--set training.recompute={one}" for one in ("full", "selective", "none")]
         found.ask("training.recompute", f"`{value}` is not supported", answers, key)
     kernel = "model.attn_backend"
     if str(found.value(kernel)).lower() == "vanilla":
-        found.set("training", "flash_attention", "off", kernel)
+        found.set("training.flash_attention", "off", kernel)
     elif found.switch("model.use_flash_attention") is False:
-        found.set("training", "flash_attention", "off", "model.use_flash_attention")
+        found.set("training.flash_attention", "off", "model.use_flash_attention")
 
 
 @hookimpl

@@ -60,16 +60,16 @@ def _model(found: SettingCollector) -> None:
         width = int(factor * width)
     multiple = found.whole("model.multiple_of") or 256
     why = f"{_VERSION}: two thirds of 4 x dim, a multiple of {multiple}"
-    found.assume(_MODEL, "ffn", digits(-(-width // multiple) * multiple), why)
+    found.assume(f"{_MODEL}.ffn", digits(-(-width // multiple) * multiple), why)
     heads, size = found.whole("model.n_heads"), found.whole("model.head_dim")
     if heads is None and size is not None:
         why = f"{_VERSION}: n_heads is dim / head_dim"
-        found.assume(_MODEL, "heads", digits(hidden // size), why)
+        found.assume(f"{_MODEL}.heads", digits(hidden // size), why)
     elif heads is None:
         found.ask("model.heads", "the file has no `n_heads`", ["--set model.heads=16"])
     rows = found.whole("model.vocab_size") if found.value("model.vocab_size") != -1 else None
     if rows is not None:
-        found.set(_MODEL, "vocabulary", digits(rows), "model.vocab_size")
+        found.set(f"{_MODEL}.vocabulary", digits(rows), "model.vocab_size")
     else:
         answers = ["--set model.vocabulary=32000", "--set model.vocabulary=128256"]
         found.ask("model.vocabulary", "the vocabulary size is the size of the tokenizer", answers)
@@ -84,8 +84,8 @@ def _batch(found: SettingCollector) -> None:
         answer = "--set 'training.global_batch=256 sequences'"
         found.ask("training.global_batch", f"no `{key}`", [answer])
     else:
-        found.set("training", "micro_batch", digits(each), key)
-        found.set("training", "global_batch", f"({each * parts} * layout.dp) sequences", key)
+        found.set("training.micro_batch", digits(each), key)
+        found.set("training.global_batch", f"({each * parts} * layout.dp) sequences", key)
     if "data.seq_len" not in found:
         found.ask("training.sequence", "no `data.seq_len`", ["--set training.sequence=4096"])
 
@@ -97,25 +97,25 @@ def _sharding(found: SettingCollector) -> None:
     kind = found.word(key, table(TOOL)["strategies"])
     shard = found.whole(group) or 1
     if kind is not None:
-        found.set("layout", "zero", kind, key)
+        found.set("layout.zero", kind, key)
         if kind == "3" and shard > 1:
-            found.set("sharding", "shard", digits(shard), group)
+            found.set("sharding.shard", digits(shard), group)
     degree = found.whole("distributed.tp_size")
     if copies in found or group in found:
         count = (found.whole(copies) or 1) * shard * (degree or 1)
-        found.set("cluster", "devices", digits(count), copies if copies in found else group)
+        found.set("cluster.devices", digits(count), copies if copies in found else group)
     if degree is not None and degree > 1:
         why = f"{_VERSION}: tensor parallelism shards norms (SequenceParallel)"
-        found.assume("layout", "sequence_parallel", "on", why)
+        found.assume("layout.sequence_parallel", "on", why)
     selective = "distributed.selective_activation_checkpointing"
     if found.switch(selective):
         why = "everything except matrix products and attention is recomputed, as one block"
         answers = [f"--set training.recompute={one}" for one in ("none", "selective", "full")]
         found.ask("training.recompute", why, answers, selective)
     else:
-        found.assume("training", "recompute", "none", f"{_VERSION}: activations are kept")
+        found.assume("training.recompute", "none", f"{_VERSION}: activations are kept")
     if found.switch("distributed.compile"):
-        found.set("kernels", "mode", "compiled", "distributed.compile")
+        found.set("kernels.mode", "compiled", "distributed.compile")
 
 
 def _precision(found: SettingCollector) -> None:

@@ -67,7 +67,7 @@ class LitGpt(JobImporter):
         adapted = read_adapters(found, table(TOOL))
         if adapted:
             why = "LitGPT, lora.py: LoRALinear does not cast its input"
-            found.assume(BLOCK, "cast_inputs", "off", why)
+            found.assume(f"{BLOCK}.cast_inputs", "off", why)
         _read_sharding(found, adapted=adapted)
         _precision(found)
         found.read_table()
@@ -119,13 +119,13 @@ def _model(found: SettingCollector) -> None:
         read_hub_model(found, key, name)
         return
     found.use(f"models.{entry}", key, why)
-    found.set("training", "model", TOOL, key)
+    found.set("training.model", TOOL, key)
     block, ties = f"model {TOOL} extends {entry}", "train.tie_embeddings"
     if found.switch(ties) and _is_pretraining(found):
-        found.set(block, "tied", "on", ties)
+        found.set(f"{block}.tied", "on", ties)
     else:
         why = f"{_VERSION}: without tie_embeddings the head has its own weights"
-        found.assume(block, "tied", "off", why)
+        found.assume(f"{block}.tied", "off", why)
 
 
 def _is_dense(found: SettingCollector, keys: Iterable[str]) -> bool:
@@ -150,17 +150,17 @@ def _sizes(found: SettingCollector) -> None:
     """Read a dense model by its sizes, completed from the defaults of LitGPT."""
     rules, block = table(TOOL)["dense"], f"model {TOOL}"
     for name, attribute in rules["sizes"].items():
-        found.copy(f"{_OWN}{name}", block, attribute)
+        found.copy(f"{_OWN}{name}", f"{block}.{attribute}")
     hidden = found.whole(f"{_OWN}n_embd") or 0
     if f"{_OWN}intermediate_size" not in found:
         why = f"{_VERSION}: intermediate_size is 4 x n_embd"
-        found.assume(block, "ffn", str(4 * hidden), why)
+        found.assume(f"{block}.ffn", str(4 * hidden), why)
     rows = f"{_OWN}padded_vocab_size"
-    if found.copy(rows, block, "vocabulary") is None:
+    if found.copy(rows, f"{block}.vocabulary") is None:
         words = found.whole(f"{_OWN}vocab_size") or _USUAL_WORDS
         multiple = found.whole(f"{_OWN}padding_multiple") or _USUAL_MULTIPLE
         why = f"{_VERSION}: the vocabulary is padded to a multiple of {multiple}"
-        found.assume(block, "vocabulary", str(-(-words // multiple) * multiple), why)
+        found.assume(f"{block}.vocabulary", str(-(-words // multiple) * multiple), why)
     for key, attribute, usual, values in (
         ("mlp_class_name", "gated", _USUAL_MLP, rules["gated"]),
         ("norm_class_name", "norm", _USUAL_NORM, rules["norms"]),
@@ -170,29 +170,29 @@ def _sizes(found: SettingCollector) -> None:
         value = found.value(f"{_OWN}{key}", usual)
         why = "" if f"{_OWN}{key}" in found else f"{_VERSION}: {key} is {usual}"
         if why:
-            found.assume(block, attribute, values[value], why)
+            found.assume(f"{block}.{attribute}", values[value], why)
         else:
-            found.set(block, attribute, values[value], f"{_OWN}{key}")
+            found.set(f"{block}.{attribute}", values[value], f"{_OWN}{key}")
     for key in ("model_name", "checkpoint_dir", *(f"{_OWN}{one}" for one in rules["free"])):
         found.value(key)
     ties = "train.tie_embeddings"
     if found.switch(ties):
-        found.set(block, "tied", "on", ties)
+        found.set(f"{block}.tied", "on", ties)
     else:
-        found.assume(block, "tied", "off", f"{_VERSION}: the head has its own weights")
+        found.assume(f"{block}.tied", "off", f"{_VERSION}: the head has its own weights")
 
 
 def _batch(found: SettingCollector) -> None:
     """Read the batch; its defaults depend on the subcommand."""
     pretraining = _is_pretraining(found)
     key, usual = "train.global_batch_size", "512" if pretraining else "16"
-    if found.copy(key, "training", "global_batch", " sequences") is None:
+    if found.copy(key, "training.global_batch", " sequences") is None:
         why = f"{_VERSION}: train.global_batch_size is {usual}"
-        found.assume("training", "global_batch", f"{usual} sequences", why)
+        found.assume("training.global_batch", f"{usual} sequences", why)
     if found.whole("train.micro_batch_size") is None:
         usual = "4" if pretraining else "1"
         why = f"{_VERSION}: train.micro_batch_size is {usual}"
-        found.assume("training", "micro_batch", usual, why)
+        found.assume("training.micro_batch", usual, why)
     if found.whole("train.max_seq_length") is None:
         why = (
             "without `train.max_seq_length` the length is the context of the model, or of the data"
@@ -207,26 +207,26 @@ def _read_sharding(found: SettingCollector, *, adapted: bool) -> None:
     command = "pretrain" if pretraining else f"finetune_{'lora' if adapted else 'full'}"
     each = None if found.value(key, AUTO) == AUTO else found.whole(key)
     if each is not None:
-        found.set("cluster", "devices", f"{nodes} * {each}", key)
+        found.set("cluster.devices", f"{nodes} * {each}", key)
     elif key in found:
-        ask_for_devices(partial(found.ask, key=key), "all devices of a node", (), nodes)
+        ask_for_devices(partial(found.ask, option=key), "all devices of a node", (), nodes)
     elif not pretraining:
         each = 1
-        found.assume("cluster", "devices", str(nodes), f"{_VERSION}: {command} has 1 device")
+        found.assume("cluster.devices", str(nodes), f"{_VERSION}: {command} has 1 device")
     alone = each is not None and each * nodes == 1
     stage, recompute = ("0", "none") if alone else ("3", "none" if pretraining else "full")
     how = "one device does not shard" if alone else "FSDPStrategy"
-    found.assume("layout", "zero", stage, f"{_VERSION}: {command}: {how}")
+    found.assume("layout.zero", stage, f"{_VERSION}: {command}: {how}")
     why = "recomputes each block" if recompute == "full" else "keeps activations"
-    found.assume("training", "recompute", recompute, f"{_VERSION}: {command} {why}")
+    found.assume("training.recompute", recompute, f"{_VERSION}: {command} {why}")
     if pretraining:
-        found.assume("kernels", "mode", "compiled", f"{_VERSION}: pretrain compiles the model")
+        found.assume("kernels.mode", "compiled", f"{_VERSION}: pretrain compiles the model")
         if nodes > 1 and each is not None:
             why = f"{_VERSION}: pretrain shards by HYBRID_SHARD, within a node"
-            found.assume("sharding", "shard", str(each), why)
+            found.assume("sharding.shard", str(each), why)
     if not alone:
         why = f"{_VERSION}: no_backward_sync keeps unsharded gradients until the last micro-batch"
-        found.assume("sharding", "accumulate", "whole", why)
+        found.assume("sharding.accumulate", "whole", why)
 
 
 def _precision(found: SettingCollector) -> None:
@@ -251,8 +251,8 @@ def _precision(found: SettingCollector) -> None:
     if value.endswith("-true"):
         fact = "Lightning 2.5: weights, gradients and moments are all fp16"
     for attribute, size in zip(("gather", "reduction", "compute"), sizes, strict=False):
-        found.assume(f"{_RECIPE} {recipe}", attribute, size, fact)
-    found.assume("training", "precision", "fabric", "base recipe, changed by this file")
+        found.assume(f"{_RECIPE} {recipe}.{attribute}", size, fact)
+    found.assume("training.precision", "fabric", "base recipe, changed by this file")
 
 
 def _reject_precision(found: SettingCollector, key: str, value: str) -> None:
@@ -261,7 +261,7 @@ def _reject_precision(found: SettingCollector, key: str, value: str) -> None:
     other = table(TOOL)["other_precisions"].get(value)
     if other is None:
         found.problem(key, f"`{value[:40]}` is not a precision of Lightning", f"known: {known}")
-    elif found.setting("layout", "zero") != "0":
+    elif found.setting("layout.zero") != "0":
         found.problem(key, f"FSDP of Lightning rejects `{value}`", f"valid values: {known}")
     else:
         found.ask("precision", f"`{value}` is {other}, for which there is no recipe", _ANSWERS, key)

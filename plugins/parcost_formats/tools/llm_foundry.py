@@ -65,9 +65,11 @@ class LlmFoundry(JobImporter):
         _sharding(found)
         _precision(found)
         found.read_table({"model": _MODEL})
-        if not found.has("training", "model"):
+        if not found.has("training.model"):
             for attribute, default in table(TOOL)["defaults"].items():
-                found.assume(_MODEL, attribute, default["value"], f"{_VERSION}: {default['why']}")
+                found.assume(
+                    f"{_MODEL}.{attribute}", default["value"], f"{_VERSION}: {default['why']}"
+                )
         return found.translation()
 
 
@@ -98,7 +100,7 @@ def _framework(found: SettingCollector) -> None:
 
 def _model(found: SettingCollector) -> None:
     """Read an MPT model, or a Hugging Face model, and its loss."""
-    found.copy_word("model.loss_fn", table(TOOL)["losses"], "training", "loss")
+    found.copy_word("model.loss_fn", table(TOOL)["losses"], "training.loss")
     kind = str(found.value("model.name", "mpt_causal_lm"))
     if kind.startswith("hf_"):
         key = "model.pretrained_model_name_or_path"
@@ -110,7 +112,7 @@ def _model(found: SettingCollector) -> None:
             ask_for_model(found, key)
         if read_adapters(found, table(TOOL)["peft"], key):
             why = f"{_VERSION}: a checkpoint is loaded in float32"
-            found.assume(BLOCK, "weights", "4 B", why)
+            found.assume(f"{BLOCK}.weights", "4 B", why)
         if kind != "hf_causal_lm":
             found.leave_open("model.name", "its layers are modeled as those of the checkpoint")
         return
@@ -123,20 +125,20 @@ def _model(found: SettingCollector) -> None:
     rules = table(TOOL)
     hidden, ratio = found.whole("model.d_model") or 2048, found.value("model.expansion_ratio")
     if isinstance(ratio, int | float) and not isinstance(ratio, bool):
-        found.set(_MODEL, "ffn", digits(int(ratio * hidden)), "model.expansion_ratio")
+        found.set(f"{_MODEL}.ffn", digits(int(ratio * hidden)), "model.expansion_ratio")
     elif ratio is not None:
         found.problem("model.expansion_ratio", "a number is expected")
-    norm = found.copy_word("model.norm_type", rules["norms"], _MODEL, "norm")
+    norm = found.copy_word("model.norm_type", rules["norms"], f"{_MODEL}.norm")
     if norm is None and "model.norm_type" not in found:
-        found.assume(_MODEL, "norm", "layer", f"{_VERSION}: norm_type is low_precision_layernorm")
+        found.assume(f"{_MODEL}.norm", "layer", f"{_VERSION}: norm_type is low_precision_layernorm")
     key = "model.ffn_config.ffn_type"
     gated = found.word(key, rules["feed_forward"])
     if gated == "experts":
         _experts(found, str(found.value(key)))
     elif gated is not None:
-        found.set(_MODEL, "gated", gated, key)
+        found.set(f"{_MODEL}.gated", gated, key)
     elif key not in found:
-        found.assume(_MODEL, "gated", "off", f"{_VERSION}: ffn_type is mptmlp")
+        found.assume(f"{_MODEL}.gated", "off", f"{_VERSION}: ffn_type is mptmlp")
     _biases(found, norm or "layer")
     _attention(found)
 
@@ -166,16 +168,16 @@ def _experts(found: SettingCollector, kind: str) -> None:
     """Read the experts of MegaBlocks, which every layer has; *kind* is the class of the MLP."""
     section = "model.ffn_config."
     for name, (block, attribute) in _EXPERTS.items():
-        found.assume(block, attribute, "1", f"{_VERSION}: {name} is 1")
+        found.assume(f"{block}.{attribute}", "1", f"{_VERSION}: {name} is 1")
     key = f"{section}mlp_type"
-    found.copy_word(key, {"mlp": "off", "glu": "on"}, _MODEL, "gated")
-    found.assume(_MODEL, "gated", "off", f"{_VERSION}: mlp_type is mlp")
+    found.copy_word(key, {"mlp": "off", "glu": "on"}, f"{_MODEL}.gated")
+    found.assume(f"{_MODEL}.gated", "off", f"{_VERSION}: mlp_type is mlp")
     key = f"{section}moe_capacity_factor"
     factor = found.value(key)
     if kind == "mb_moe" and isinstance(factor, int | float):
-        found.set("routing", "capacity_factor", str(factor), key)
+        found.set("routing.capacity_factor", str(factor), key)
     elif kind == "mb_moe":
-        found.assume("routing", "capacity_factor", "1", "MegaBlocks: moe_capacity_factor is 1")
+        found.assume("routing.capacity_factor", "1", "MegaBlocks: moe_capacity_factor is 1")
     key = f"{section}moe_weight_parallelism"
     if found.value(key):
         found.problem(key, "experts whose weights are split over ranks are not modeled")
@@ -185,14 +187,14 @@ def _biases(found: SettingCollector, norm: str) -> None:
     """Read the biases; `no_bias` also removes the biases of norms."""
     none = found.switch("model.no_bias")
     if none is None:
-        found.assume(_MODEL, "biases", "on", f"{_VERSION}: no_bias is false")
+        found.assume(f"{_MODEL}.biases", "on", f"{_VERSION}: no_bias is false")
     else:
-        found.set(_MODEL, "biases", "off" if none else "on", "model.no_bias")
+        found.set(f"{_MODEL}.biases", "off" if none else "on", "model.no_bias")
         if none and norm == "layer":
-            found.set(_MODEL, "norm_weights", "1", "model.no_bias")
+            found.set(f"{_MODEL}.norm_weights", "1", "model.no_bias")
     if found.switch("model.attention_bias") and none:
         for name in ("qkv_biases", "output_bias"):
-            found.set(_MODEL, name, "on", "model.attention_bias")
+            found.set(f"{_MODEL}.{name}", "on", "model.attention_bias")
 
 
 def _attention(found: SettingCollector) -> None:
@@ -201,15 +203,15 @@ def _attention(found: SettingCollector) -> None:
     key = f"{prefix}attn_type"
     groups = found.word(key, table(TOOL)["attention_types"])
     if groups:
-        found.set(_MODEL, "kv_heads", groups, key)
+        found.set(f"{_MODEL}.kv_heads", groups, key)
     learned, rows = found.switch("model.learned_pos_emb"), found.whole("max_seq_len")
     rows = found.whole("model.max_seq_len") or rows
     rotated = found.switch(f"{prefix}rope")
     if found.switch(f"{prefix}alibi") or rotated or learned is False:
-        found.assume(_MODEL, "positions", "0", f"{_VERSION}: ALiBi and RoPE replace learned ones")
+        found.assume(f"{_MODEL}.positions", "0", f"{_VERSION}: ALiBi and RoPE replace learned ones")
     elif rows is not None:
-        found.assume(_MODEL, "positions", digits(rows), f"{_VERSION}: learned_pos_emb is true")
-    found.copy_word(f"{prefix}attn_impl", table(TOOL)["attention"], "training", "flash_attention")
+        found.assume(f"{_MODEL}.positions", digits(rows), f"{_VERSION}: learned_pos_emb is true")
+    found.copy_word(f"{prefix}attn_impl", table(TOOL)["attention"], "training.flash_attention")
 
 
 def _batch(found: SettingCollector) -> None:
@@ -217,18 +219,18 @@ def _batch(found: SettingCollector) -> None:
     fits).
     """
     if "max_seq_len" not in found and "model.max_seq_len" in found:
-        found.copy("model.max_seq_len", "training", "sequence")
+        found.copy("model.max_seq_len", "training.sequence")
     whole = found.whole("global_train_batch_size")
     each = found.whole("device_train_batch_size")
     if whole is not None:
         value, stated = f"{digits(whole)} sequences", "global_train_batch_size"
-        found.set("training", "global_batch", value, stated, _UNEVEN)
+        found.set("training.global_batch", value, stated, remark=_UNEVEN)
     elif each is not None:
         value = f"({digits(each)} * layout.dp) sequences"
-        found.set("training", "global_batch", value, "device_train_batch_size", _UNEVEN)
+        found.set("training.global_batch", value, "device_train_batch_size", remark=_UNEVEN)
     ranks = next((one for one in ("compute.gpus", "gpu_num") if one in found), "")
     if ranks and (count := found.whole(ranks)) is not None:
-        found.set("cluster", "devices", digits(count), ranks)
+        found.set("cluster.devices", digits(count), ranks)
         degree = found.whole("tp_config.tensor_parallel_degree") or 1
         if whole is not None and whole * degree % count == 0:
             each = whole * degree // count
@@ -247,7 +249,7 @@ def _batch(found: SettingCollector) -> None:
 
 def _set_micro_batch(found: SettingCollector, key: str, size: int, batch: int | None) -> None:
     """Set the micro-batch; *batch* sequences per device run in as many micro-batches as needed."""
-    found.set("training", "micro_batch", digits(min(size, batch or size)), key, _UNEVEN)
+    found.set("training.micro_batch", digits(min(size, batch or size)), key, remark=_UNEVEN)
     if batch is None or size >= batch or batch % size == 0:
         return
     sizes = all_divisors(batch)
@@ -265,24 +267,21 @@ def _sharding(found: SettingCollector) -> None:
             answers = ["--set sharding.shard=8"]
             found.ask("sharding.shard", "a hybrid strategy shards within a group", answers, key)
     elif sharded:
-        found.assume("layout", "zero", "3", f"{_COMPOSER}: sharding_strategy is FULL_SHARD")
+        found.assume("layout.zero", "3", f"{_COMPOSER}: sharding_strategy is FULL_SHARD")
     else:
         found.assume(
-            "layout",
-            "zero",
-            "0",
-            f"{_COMPOSER}: without fsdp_config, replicas hold the whole state",
+            "layout.zero", "0", f"{_COMPOSER}: without fsdp_config, replicas hold the whole state"
         )
     on = found.switch(recompute)
     if on is None:
-        found.assume("training", "recompute", "none", f"{_COMPOSER}: no activation_checkpointing")
+        found.assume("training.recompute", "none", f"{_COMPOSER}: no activation_checkpointing")
     else:
-        found.set("training", "recompute", "full" if on else "none", recompute)
+        found.set("training.recompute", "full" if on else "none", recompute)
     enters = found.switch(key := f"{recompute}_reentrant")
     if on and enters is None:
-        found.assume("recompute", "stops_early", "off", f"{_COMPOSER}: {_REENTRANT}")
+        found.assume("recompute.stops_early", "off", f"{_COMPOSER}: {_REENTRANT}")
     elif on:
-        found.set("recompute", "stops_early", "off" if enters else "on", key)
+        found.set("recompute.stops_early", "off" if enters else "on", key)
 
 
 def _precision(found: SettingCollector) -> None:
@@ -320,15 +319,15 @@ def _precision(found: SettingCollector) -> None:
     found.use("precisions.bf16_fsdp", key)
     gathered, reduced = table(TOOL)["mixed"][sizes]
     if mixed in found:
-        found.set(_RECIPE, "gather", gathered, mixed)
-        found.set(_RECIPE, "reduction", reduced, mixed)
+        found.set(f"{_RECIPE}.gather", gathered, mixed)
+        found.set(f"{_RECIPE}.reduction", reduced, mixed)
     else:
-        found.assume(_RECIPE, "reduction", reduced, f"{_COMPOSER}: mixed_precision is DEFAULT")
+        found.assume(f"{_RECIPE}.reduction", reduced, f"{_COMPOSER}: mixed_precision is DEFAULT")
     if kind == "fp16":
-        found.set(_RECIPE, "compute", "fp16", key)
+        found.set(f"{_RECIPE}.compute", "fp16", key)
     if moments is not None:
         narrow_states(found, moments, "optimizer.name")
-    found.assume("training", "precision", "composer", "base recipe, changed by this file")
+    found.assume("training.precision", "composer", "base recipe, changed by this file")
 
 
 @hookimpl

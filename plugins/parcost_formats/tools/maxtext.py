@@ -104,19 +104,19 @@ def _batch(found: SettingCollector, layout: MaxTextLayout) -> None:
                 found.problem(key, message)
             return
         if key in found:
-            found.set("training", "global_batch", value, key)
-            found.set("training", "micro_batch", digits(int(micro)), key)
+            found.set("training.global_batch", value, key)
+            found.set("training.micro_batch", digits(int(micro)), key)
         else:
             why = _why("per_device_batch_size is 12")
-            found.assume("training", "global_batch", value, why)
-            found.assume("training", "micro_batch", digits(int(micro)), why)
-    length = found.copy("max_target_length", "training", "sequence")
+            found.assume("training.global_batch", value, why)
+            found.assume("training.micro_batch", digits(int(micro)), why)
+    length = found.copy("max_target_length", "training.sequence")
     if length is None and "max_target_length" not in found:
-        found.assume("training", "sequence", "2048", _why("max_target_length is 2048"))
+        found.assume("training.sequence", "2048", _why("max_target_length is 2048"))
     rate = found.number("dropout_rate", 0.0, most=1.0)
     if rate and found.switch("enable_dropout") is not False:
-        found.set("training", "dropout", "on", "dropout_rate")
-    found.copy("num_vocab_tiling", "training", "loss_chunks")
+        found.set("training.dropout", "on", "dropout_rate")
+    found.copy("num_vocab_tiling", "training.loss_chunks")
 
 
 _KINDS = {"float32": "4 B", "bfloat16": "2 B", "float16": "2 B", "fp32": "4 B", "bf16": "2 B"}
@@ -151,9 +151,9 @@ def _precision(found: SettingCollector) -> None:
     block = f"precision maxtext extends {base}"
     for name, value in stated.items():
         if value != usual[name]:
-            found.assume(block, name, value, _why("weight_dtype, grad_dtype and mu_dtype"))
-    if found.has_block(block):
-        found.assume("training", "precision", "maxtext", "base recipe, changed by this file")
+            found.assume(f"{block}.{name}", value, _why("weight_dtype, grad_dtype and mu_dtype"))
+    if found.has(f"{block}."):
+        found.assume("training.precision", "maxtext", "base recipe, changed by this file")
     kind = str(found.value("opt_type", "adamw"))
     if kind not in ("adamw", "adam_pax"):
         reason = f"precision recipes have the optimizer state of Adam, but the optimizer is {kind}"
@@ -165,14 +165,14 @@ def _recompute(found: SettingCollector) -> None:
     key, policies = "remat_policy", _TABLE["remat"]
     name = str(found.value(key, "full"))
     if name == "none":
-        found.set("training", "recompute", "none", key)
+        found.set("training.recompute", "none", key)
         return
     if name in policies and key in found:
-        found.set("training", "recompute", "full", key)
+        found.set("training.recompute", "full", key)
         for part in policies[name]:
-            found.set("recompute", f"keep_{part}", "on", key)
+            found.set(f"recompute.keep_{part}", "on", key)
     elif name in policies:
-        found.assume("training", "recompute", "full", _why("remat_policy is full"))
+        found.assume("training.recompute", "full", _why("remat_policy is full"))
     else:
         reason = _TABLE["remat_lacking"].get(name, "is unknown")
         answers = ["--set training.recompute=full", "--set training.recompute=none"]
@@ -186,9 +186,9 @@ def _rest(found: SettingCollector) -> None:
         ("parameter_memory_host_offload", "parameters"),
     ):
         if found.switch(key):
-            found.set("offload", name, "1", key)
+            found.set(f"offload.{name}", "1", key)
     if found.value("attention") == "dot_product":
-        found.set("training", "flash_attention", "off", "attention")
+        found.set("training.flash_attention", "off", "attention")
         for key in ("float32_qk_product", "float32_logits"):
             if found.switch(key):
                 found.leave_open(key, "fp32 attention scores cannot be expressed in a spec")
@@ -197,7 +197,7 @@ def _rest(found: SettingCollector) -> None:
         found.problem("capacity_factor", "a number is expected")
     is_dense = found.switch("sparse_matmul") is False
     if factor is not None and factor > 0:
-        found.set("routing", "capacity_factor", f"{factor:g}", "capacity_factor")
+        found.set("routing.capacity_factor", f"{factor:g}", "capacity_factor")
     elif is_dense:
         reason = "without `capacity_factor`, every expert computes all tokens"
         found.problem("sparse_matmul", f"{reason}, which is not modeled")
@@ -210,7 +210,7 @@ def _rest(found: SettingCollector) -> None:
     elif match and known:
         count = int(match[2]) // known["counts"]
         slices = found.whole("compile_topology_num_slices") or 1
-        found.set("cluster", "devices", digits(count * slices), "compile_topology")
+        found.set("cluster.devices", digits(count * slices), "compile_topology")
         found.use(f"devices.{known['device']}", "compile_topology")
 
 

@@ -48,13 +48,13 @@ def read_layout(found: SettingCollector, layers: int | None) -> MaxTextLayout:
             found.ask(f"layout.{_DEGREES[role]}", reason, [f"--set layout.{_DEGREES[role]}=1"], key)
     for role, name in _DEGREES.items():
         if role in stated:
-            found.set("layout", name, digits(degrees[role]), stated[role])
+            found.set(f"layout.{name}", digits(degrees[role]), stated[role])
         elif name != "ep":
-            found.assume("layout", name, "1", f"{version}: the default degree of {role} is 1")
+            found.assume(f"layout.{name}", "1", f"{version}: the default degree of {role} is 1")
     _shards(found, degrees, open_axes, stated)
     if degrees["tensor"] > 1:
         why = f"{version}: activations between matrix products are sharded over the tensor axes"
-        found.assume("layout", "sequence_parallel", "on", why)
+        found.assume("layout.sequence_parallel", "on", why)
     if degrees["context"] > 1:
         _context(found)
     micro_batches = _pipeline(found, degrees["stages"], layers)
@@ -73,15 +73,15 @@ def _shards(
     shards = degrees["shards"] * degrees["experts"] * degrees["context"]
     if wide or degrees["shards"] > 1:
         if key:
-            found.set("layout", "zero", "3", key)
+            found.set("layout.zero", "3", key)
         else:
-            found.assume("layout", "zero", "3", f"{version}: ici_fsdp_parallelism is -1")
+            found.assume("layout.zero", "3", f"{version}: ici_fsdp_parallelism is -1")
     else:
         first = found.switch("shard_optimizer_over_data")
         if first:
-            found.set("layout", "zero", "1", "shard_optimizer_over_data")
+            found.set("layout.zero", "1", "shard_optimizer_over_data")
         elif key:
-            found.set("layout", "zero", "0", key)
+            found.set("layout.zero", "0", key)
     sliced = [one for one in beyond if one.startswith("dcn")]
     if wide and sliced and _is_tpu(found) and degrees["replicas"] == 1:
         found.lack(
@@ -92,14 +92,14 @@ def _shards(
         )
     elif not wide and degrees["shards"] > 1 and (beyond or degrees["replicas"] > 1):
         near = key or stated["replicas"]
-        found.set("sharding", "shard", digits(shards), near)
+        found.set("sharding.shard", digits(shards), near)
     if not open_axes or (not wide and beyond == ["dcn_data_parallelism"] and not _is_tpu(found)):
         product = 1
         for degree in degrees.values():
             product *= degree
         why = f"{version}: the product of the axes of one slice"
         why += "".join(f"; `{one}` is -1, so several slices may run" for one in beyond)
-        found.assume("cluster", "devices", digits(product), why)
+        found.assume("cluster.devices", digits(product), why)
 
 
 def _is_tpu(found: SettingCollector) -> bool:
@@ -109,15 +109,15 @@ def _is_tpu(found: SettingCollector) -> bool:
 def _context(found: SettingCollector) -> None:
     key = "context_parallel_load_balance"
     if found.switch(key) is False:
-        found.set("context", "balance", "contiguous", key)
+        found.set("context.balance", "contiguous", key)
     key = "context_parallel_strategy"
     if key not in found:
         why = f"{_TABLE['version']}: context_parallel_strategy is all_gather"
-        found.assume("context", "algorithm", "all_gather", why)
+        found.assume("context.algorithm", "all_gather", why)
         return
     name = str(found.value(key))
     if name in _STRATEGIES:
-        found.set("context", "algorithm", _STRATEGIES[name], key)
+        found.set("context.algorithm", _STRATEGIES[name], key)
     else:
         answers = [f"--set context.algorithm={one}" for one in _STRATEGIES.values()]
         found.ask("context.algorithm", f"`{name}` is not modeled", answers, key)
@@ -144,12 +144,11 @@ def _pipeline(found: SettingCollector, stages: int, layers: int | None) -> int:
             repeats = layers // (stages * each)
     kind = "breadth_first" if repeats > 1 else "gpipe"
     found.assume(
-        "schedule",
-        "kind",
+        "schedule.kind",
         kind,
         f"{version}: all micro-batches pass one repeat before the next repeat starts",
     )
     if repeats > 1:
         why = f"{version}: layers over stages and num_layers_per_pipeline_stage"
-        found.assume("schedule", "chunks", str(repeats), why)
+        found.assume("schedule.chunks", str(repeats), why)
     return count if count is not None and count > 0 else stages

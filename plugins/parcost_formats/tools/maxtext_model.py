@@ -36,9 +36,9 @@ def read_name(
     entry = _TABLE["names"].get(name)
     if sizes and entry is not None and found.switch("override_model_config"):
         for key, (attribute, value) in sizes.items():
-            found.set(f"model {_OWN} extends {entry}", attribute, value, key)
+            found.set(f"model {_OWN} extends {entry}.{attribute}", value, key)
         found.use(f"models.{entry}", "model_name")
-        found.set("training", "model", _OWN, "model_name")
+        found.set("training.model", _OWN, "model_name")
         return None
     if sizes:
         key = next(iter(sizes))
@@ -51,7 +51,7 @@ def read_name(
         found.ask("model", reason, answers, key)
     if entry is not None:
         found.use(f"models.{entry}", "model_name")
-        found.set("training", "model", entry, "model_name")
+        found.set("training.model", entry, "model_name")
         return None
     for place in (f"models/{name}.yml", f"{name}.yml"):
         text = neighbor(place)
@@ -93,7 +93,7 @@ def _of_file(found: SettingCollector, entries: Mapping[str, JsonEntry], place: s
     for block in translation.blocks:
         label = f"{block.kind} {block.label}".strip()
         for one in block.settings:
-            found.assume(label, one.name, one.value, one.assumption or f"{place}: {one.key}")
+            found.assume(f"{label}.{one.name}", one.value, one.assumption or f"{place}: {one.key}")
     return layers
 
 
@@ -118,23 +118,25 @@ def read_model(found: SettingCollector) -> int | None:
             why = f"`{_EARLY_HEADS}` is a key of 2023, when base.yml had another default of {key}"
             found.ask(path, why, [f"--set {path}={word}" for word in words], _EARLY_HEADS)
     for name, value in _TABLE["decoders"][decoder].items():
-        found.assume(block, name, value, _why(f"the code of {decoder}"))
+        found.assume(f"{block}.{name}", value, _why(f"the code of {decoder}"))
     _parts(found, block)
     _attention(found, block, decoder)
     if found.value("attention_type") == "mla":
         for key, facts in _TABLE["latent"].items():
             number = found.whole(key, least=0)
             if number:
-                found.set(block, facts["name"], digits(number), key)
+                found.set(f"{block}.{facts['name']}", digits(number), key)
             elif number is None and facts["usual"]:
-                found.assume(block, facts["name"], str(facts["usual"]), _why(f"{key} is usual"))
+                found.assume(
+                    f"{block}.{facts['name']}", str(facts["usual"]), _why(f"{key} is usual")
+                )
     for key, name in _TABLE["model_switches"].items():
         on = found.switch(key)
         if on:
-            found.set(block, name, "on", key)
+            found.set(f"{block}.{name}", "on", key)
     activations = found.value("mlp_activations", ["silu", "linear"])
     if activations != ["swiglu"] and isinstance(activations, list) and len(activations) < 2:
-        found.set(block, "gated", "off", "mlp_activations")  # one product for each activation
+        found.set(f"{block}.gated", "off", "mlp_activations")  # one product for each activation
     return numbers.get("layers")
 
 
@@ -164,12 +166,14 @@ def _sizes(found: SettingCollector, block: str) -> dict[str, int]:
         factor = 2 ** powers[facts["scale"]] if "scale" in facts else 1
         numbers[name] = (facts["usual"] if number is None else number) * factor
         if number is not None and factor == 1:
-            found.set(block, name, digits(numbers[name]), key)
+            found.set(f"{block}.{name}", digits(numbers[name]), key)
         elif factor > 1:
             source = key if number is not None else "global_parameter_scale"
-            found.set(block, name, digits(numbers[name]), source)
+            found.set(f"{block}.{name}", digits(numbers[name]), source)
         else:
-            found.assume(block, name, digits(numbers[name]), _why(f"{key} is {facts['usual']}"))
+            found.assume(
+                f"{block}.{name}", digits(numbers[name]), _why(f"{key} is {facts['usual']}")
+            )
     return numbers
 
 
@@ -198,14 +202,14 @@ def _parts(found: SettingCollector, block: str) -> None:
         if facts["name"] in ("dense_first", "moe_every", "shared_experts") and experts == 1:
             found.ignore(key, "a model without experts")
             continue
-        found.set(block, facts["name"], digits(number), key)
+        found.set(f"{block}.{facts['name']}", digits(number), key)
     top_k, wide = "num_experts_per_tok", "base_moe_mlp_dim"
     chosen, width = found.whole(top_k), found.whole(wide, least=-1)
     if experts > 1:
         if chosen is not None:
-            found.set(block, "top_k", digits(chosen), top_k)
+            found.set(f"{block}.top_k", digits(chosen), top_k)
         if width is not None and width > 0:
-            found.set(block, "expert_ffn", digits(width), wide)
+            found.set(f"{block}.expert_ffn", digits(width), wide)
 
 
 def _attention(found: SettingCollector, block: str, decoder: str) -> None:
@@ -213,9 +217,9 @@ def _attention(found: SettingCollector, block: str, decoder: str) -> None:
     window = found.whole("sliding_window_size", least=0)
     kind = found.value("attention_type")
     if window and ("full_every" in _TABLE["decoders"][decoder] or kind == "local_sliding"):
-        found.set(block, "window", digits(window), "sliding_window_size")
+        found.set(f"{block}.window", digits(window), "sliding_window_size")
     if kind in ("chunk", "compressed", "block_diffusion"):
         found.problem("attention_type", f"attention of type `{kind}` is not modeled")
     behind = [key for key in ("use_post_attn_norm", "use_post_ffw_norm") if found.switch(key)]
     if behind:
-        found.set(block, "norms", str(2 + len(behind)), behind[0])
+        found.set(f"{block}.norms", str(2 + len(behind)), behind[0])

@@ -85,28 +85,28 @@ def _model(found: SettingCollector, text: str) -> str:
         rows = rules["vocabularies"].get(entry)
         block = f"model mlperf extends {entry}"
         if layers is not None:
-            found.set(block, "layers", digits(layers), "OVERWRITTEN_NUM_LAYERS")
+            found.set(f"{block}.layers", digits(layers), "OVERWRITTEN_NUM_LAYERS")
         if rows is not None:
             why_rows = f"MLPerf Training 6.0: pretrain.py has vocab_size {rows}"
-            found.assume(block, "vocabulary", digits(rows), why_rows)
+            found.assume(f"{block}.vocabulary", digits(rows), why_rows)
         if predicted is not None:
             stated = found.whole("MTP_NUM_LAYERS", least=0)
             if stated is None:
                 reason = f"MLPerf Training 6.0: mtp_num_layers is {predicted}"
-                found.assume(block, "prediction_layers", str(predicted), reason)
+                found.assume(f"{block}.prediction_layers", str(predicted), reason)
             else:
-                found.set(block, "prediction_layers", str(stated), "MTP_NUM_LAYERS")
-        label = "mlperf" if found.has_block(block) else entry
-        found.assume("training", "model", label, why)
+                found.set(f"{block}.prediction_layers", str(stated), "MTP_NUM_LAYERS")
+        label = "mlperf" if found.has(f"{block}.") else entry
+        found.assume("training.model", label, why)
     else:
         entries = [*rules["benchmarks"].values(), *rules["sizes"].values()]
         answers = [f"--use catalog.models.{one}" for one in dict.fromkeys(x[0] for x in entries)]
         found.ask("model", "the folder determines the benchmark", answers)
     for key in ("ENCODER_SEQ_LENGTH", "SEQ_LENGTH"):
-        found.copy(key, "training", "sequence")
+        found.copy(key, "training.sequence")
     if entry:
-        found.assume("training", "sequence", length, f"MLPerf Training: {entry}")
-    elif not found.has("training", "sequence"):
+        found.assume("training.sequence", length, f"MLPerf Training: {entry}")
+    elif not found.has("training.sequence"):
         answers = [f"--set training.sequence={one}" for one in (2048, 4096, 8192)]
         reason = "from the benchmark: 2,048 for GPT-3, 4,096 for DeepSeek-V3, 8,192 for others"
         found.ask("training.sequence", reason, answers)
@@ -124,17 +124,17 @@ def _read_batch(found: SettingCollector) -> None:
     """Read the devices, the batch and the schedule."""
     nodes, each = found.whole("DGXNNODES"), found.whole("DGXNGPU")
     if nodes is not None and each is not None:
-        found.set("cluster", "devices", f"{nodes} * {each}", "DGXNNODES")
+        found.set("cluster.devices", f"{nodes} * {each}", "DGXNNODES")
     elif nodes is not None:
         why = "MLPerf Training: nodes of a DGX have 8 devices"
-        found.assume("cluster", "devices", f"{nodes} * 8", why)
+        found.assume("cluster.devices", f"{nodes} * 8", why)
     batch, total = found.whole("MINIBS"), found.whole("GLOBAL_BATCH_SIZE")
     if total is not None:
-        found.set("training", "global_batch", f"{digits(total)} sequences", "GLOBAL_BATCH_SIZE")
+        found.set("training.global_batch", f"{digits(total)} sequences", "GLOBAL_BATCH_SIZE")
     elif batch is not None:
-        found.set("training", "global_batch", f"({digits(batch)} * layout.dp) sequences", "MINIBS")
+        found.set("training.global_batch", f"({digits(batch)} * layout.dp) sequences", "MINIBS")
     if (found.whole("INTERLEAVED_PIPELINE") or 1) > 1:
-        found.set("schedule", "kind", "interleaved", "INTERLEAVED_PIPELINE")
+        found.set("schedule.kind", "interleaved", "INTERLEAVED_PIPELINE")
 
 
 def _read_sharding(found: SettingCollector) -> None:
@@ -144,17 +144,17 @@ def _read_sharding(found: SettingCollector) -> None:
         answers = ["--set layout.zero=1", "--set layout.zero=0"]
         found.ask("layout.zero", "USE_DIST_OPTIMIZER is not in the files that were read", answers)
     else:
-        found.set("layout", "zero", "1" if sharded else "0", "USE_DIST_OPTIMIZER")
+        found.set("layout.zero", "1" if sharded else "0", "USE_DIST_OPTIMIZER")
     copies = found.whole("NUM_DISTOPT_INSTANCES")
     if copies is not None and copies > 1:
         shard = f"layout.dp * layout.cp / {copies}"
-        found.set("sharding", "shard", shard, "NUM_DISTOPT_INSTANCES")
+        found.set("sharding.shard", shard, "NUM_DISTOPT_INSTANCES")
     if found.switch("USE_MCORE_FSDP"):
         answers = ["--set layout.zero=3", "--set layout.zero=2"]
         found.ask("layout.zero", "Megatron-FSDP has its own strategy", answers, "USE_MCORE_FSDP")
     words = table("megatron")["words"]["cp_comm_type"]
     if (found.whole("CONTEXT_PARALLEL") or 1) > 1 and "CP_COMM_TYPE" in found:
-        found.copy_word("CP_COMM_TYPE", words, "context", "algorithm")
+        found.copy_word("CP_COMM_TYPE", words, "context.algorithm")
     if "PIPELINE_LAYOUT" in found:
         reason = "a layout that sets the layers of each stage is not supported"
         found.ask("schedule.stages", reason, ["--set 'schedule.stages=[4, 4]'"], "PIPELINE_LAYOUT")
@@ -163,22 +163,22 @@ def _read_sharding(found: SettingCollector) -> None:
 def _read_overlap(found: SettingCollector) -> None:
     """Read the overlap of communication, the order of ranks and sequence parallelism."""
     if found.switch("TP_COMM_OVERLAP"):
-        found.set("overlap", "tensor", "pipelined", "TP_COMM_OVERLAP")
+        found.set("overlap.tensor", "pipelined", "TP_COMM_OVERLAP")
     # In pretrain.py the option grad_reduce_in_fp32 is off.
-    found.copy("BUCKET_SIZE", "overlap", "bucket", " * 2 B")
+    found.copy("BUCKET_SIZE", "overlap.bucket", " * 2 B")
     together, staged = found.switch("ALIGN_PARAM_GATHER"), found.whole("PIPELINE_MODEL_PARALLEL")
     if together and (found.whole("INTERLEAVED_PIPELINE") or 1) == 1:
         # Hooks leave gathers to the schedule, and only the interleaved one has them.
-        found.set("overlap", "parameters", "off", "ALIGN_PARAM_GATHER")
+        found.set("overlap.parameters", "off", "ALIGN_PARAM_GATHER")
     elif together is not None and (staged or 1) > 1:
         start = "step" if together else "arrival"
-        found.set("overlap", "gather_start", start, "ALIGN_PARAM_GATHER")
+        found.set("overlap.gather_start", start, "ALIGN_PARAM_GATHER")
     if found.switch("TP_PP_DP_MAPPING"):
-        found.set("layout", "order", '"tp-cp-pp-dp"', "TP_PP_DP_MAPPING")
-    if not found.has("layout", "sequence_parallel") and "SEQ_PARALLEL" not in found:
+        found.set("layout.order", '"tp-cp-pp-dp"', "TP_PP_DP_MAPPING")
+    if not found.has("layout.sequence_parallel") and "SEQ_PARALLEL" not in found:
         why = "MLPerf Training: sequence parallelism comes with tensor parallelism"
         value = "on" if (found.whole("TENSOR_MODEL_PARALLEL") or 1) > 1 else "off"
-        found.assume("layout", "sequence_parallel", value, why)
+        found.assume("layout.sequence_parallel", value, why)
 
 
 def _experts(found: SettingCollector) -> None:
@@ -188,17 +188,17 @@ def _experts(found: SettingCollector) -> None:
     way = found.word(kind, words["moe_token_dispatcher_type"])
     own = found.word(backend, words["moe_flex_dispatcher_backend"])
     if found.value(kind) == "flex" and own is not None:
-        found.set("routing", "dispatcher", own, backend)
+        found.set("routing.dispatcher", own, backend)
     elif way is not None:
-        found.set("routing", "dispatcher", way, kind)
+        found.set("routing.dispatcher", way, kind)
     factor = found.value("MOE_EXPERT_CAPACITY_FACTOR")
     if factor is not None:
-        found.set("routing", "capacity_factor", str(factor), "MOE_EXPERT_CAPACITY_FACTOR")
+        found.set("routing.capacity_factor", str(factor), "MOE_EXPERT_CAPACITY_FACTOR")
     forced = "MOE_ROUTER_FORCE_LOAD_BALANCING"
     if found.switch(forced):
-        found.set("routing", "distribution", "uniform", forced)
+        found.set("routing.distribution", "uniform", forced)
     if found.switch("OVERLAP_MOE_EXPERT_PARALLEL_COMM"):
-        found.set("routing", "hide", "pair", "OVERLAP_MOE_EXPERT_PARALLEL_COMM")
+        found.set("routing.hide", "pair", "OVERLAP_MOE_EXPERT_PARALLEL_COMM")
 
 
 def _kernels(found: SettingCollector) -> None:
@@ -211,23 +211,23 @@ def _kernels(found: SettingCollector) -> None:
     usual = "full_iteration" if found.switch("FULL_CUDA_GRAPH") else "full"
     if key:
         is_whole = "full_iteration" in str(found.value(scope, usual))
-        found.set("kernels", "cuda_graphs", "iteration" if is_whole else "layer", key)
+        found.set("kernels.cuda_graphs", "iteration" if is_whole else "layer", key)
     for key, attribute in table(TOOL)["fusions"].items():
         on = found.switch(key)
         if on is not None:
-            found.set("framework mlperf extends nemo", attribute, "fused" if on else "eager", key)
+            found.set(f"framework mlperf extends nemo.{attribute}", "fused" if on else "eager", key)
             why = "base framework, changed by this file"
-            found.assume("training", "framework", "mlperf", why)
+            found.assume("training.framework", "mlperf", why)
 
 
 def _read_averaging(found: SettingCollector) -> None:
     """Read how gradients are averaged; pretrain.py of 6.0 does not check them for NaN."""
     key = "AVERAGE_IN_COLLECTIVE"
-    found.copy_switch(key, "sharding", "gradient_average", "scaled_experts", "scaled")
+    found.copy_switch(key, "sharding.gradient_average", "scaled_experts", "scaled")
     why = "MLPerf Training 6.0, NVIDIA: average_in_collective is False"
-    found.assume("sharding", "gradient_average", "scaled", why)
+    found.assume("sharding.gradient_average", "scaled", why)
     why = "MLPerf Training 6.0, NVIDIA: check_for_nan_in_grad is False"
-    found.assume("sharding", "gradient_check", "off", why)
+    found.assume("sharding.gradient_check", "off", why)
 
 
 def _recompute(found: SettingCollector, *, known: bool) -> None:
@@ -240,17 +240,17 @@ def _recompute(found: SettingCollector, *, known: bool) -> None:
     parts: Mapping[str, str] = table("megatron")["modules"]
     answers = ["--set training.recompute=none", "--set training.recompute=selective"]
     if granularity is not None:
-        found.set("training", "recompute", granularity, kind)
+        found.set("training.recompute", granularity, kind)
     elif modules in found and all(name in parts for name in names):
         attention = "selective" if any(not parts[name] for name in names) else "none"
-        found.set("training", "recompute", attention, modules)
+        found.set("training.recompute", attention, modules)
         for path in (parts[name] for name in names if parts[name]):
-            found.set("recompute", path.partition(".")[2], "on", modules)
+            found.set(f"recompute.{path.partition('.')[2]}", "on", modules)
     elif modules in found:
         found.ask("training.recompute", f"{', '.join(names)} are not known", answers, modules)
     elif known:
         why = "MLPerf Training 6.0: activations_checkpoint_granularity is null"
-        found.assume("training", "recompute", "none", why)
+        found.assume("training.recompute", "none", why)
     else:
         found.ask("training.recompute", "no variable in the file states it", answers)
 
@@ -279,11 +279,11 @@ def _precision(found: SettingCollector, entry: str, text: str) -> None:
         if not gathers:
             block, why = f"precision mlperf extends {plain}", table(TOOL)["gradients_why"]
             for attribute in ("gradients", "reduction"):
-                found.assume(block, attribute, "2 B", why)
+                found.assume(f"{block}.{attribute}", "2 B", why)
             traffic = count_update_traffic(2, 12, 2, cast=True)
-            found.assume(block, "norm_traffic", NORM_OF_CAST, COUNTED)
-            found.assume(block, "update_traffic", f"{traffic} B", COUNTED)
-            found.assume("training", "precision", "mlperf", why)
+            found.assume(f"{block}.norm_traffic", NORM_OF_CAST, COUNTED)
+            found.assume(f"{block}.update_traffic", f"{traffic} B", COUNTED)
+            found.assume("training.precision", "mlperf", why)
     elif "FP8_RECIPE" in found and recipe not in recipes:
         found.ask("precision", f"`{recipe}` is not known", known, "FP8_RECIPE")
     elif found.switch("FP8"):

@@ -74,12 +74,12 @@ def _defaults(found: SettingCollector, model: str, family: str) -> None:
     """Set the values fixed by the model class, and its defaults for missing keys."""
     entry = table(TOOL)["families"][family]
     for name, value in entry["defaults"].items():
-        found.assume(model, name, value, f"nanotron 0.4: {name} of {family}")
+        found.assume(f"{model}.{name}", value, f"nanotron 0.4: {name} of {family}")
     for name, value in entry.get("code", {}).items():
-        found.assume(model, name, value, f"nanotron 0.4: the code of {family}")
+        found.assume(f"{model}.{name}", value, f"nanotron 0.4: the code of {family}")
     if family == "starcoder2" and found.value(f"{_MODEL}grouped_query") is not True:
         found.value(f"{_MODEL}multi_query")
-        found.assume(model, "kv_heads", "1", "nanotron 0.4: multi_query is true")
+        found.assume(f"{model}.kv_heads", "1", "nanotron 0.4: multi_query is true")
 
 
 def _size_of_world(found: SettingCollector) -> None:
@@ -89,13 +89,13 @@ def _size_of_world(found: SettingCollector) -> None:
     product = 1
     for degree in degrees:
         product *= degree
-    stated = found.setting("cluster", "devices").replace("_", "")
+    stated = found.setting("cluster.devices").replace("_", "")
     if stated and "parallelism.dp" in found and int(stated) != product:
         message = f"the degrees need {digits(product)} devices, but the launcher starts {stated}"
         found.problem("parallelism.dp", message)
     elif "parallelism.dp" in found:
         why = "nanotron 0.4: the product of tp, cp, dp and pp"
-        found.assume("cluster", "devices", str(product), why)
+        found.assume("cluster.devices", str(product), why)
 
 
 def _batch(found: SettingCollector) -> None:
@@ -112,7 +112,7 @@ def _batch(found: SettingCollector) -> None:
     if micro is not None and steps is not None:
         value = f"({digits(micro)} * {digits(steps)} * layout.dp) sequences"
         why = "micro_batch_size x batch_accumulation_per_replica x dp"
-        found.assume("training", "global_batch", value, why)
+        found.assume("training.global_batch", value, why)
 
 
 def _parallelism(found: SettingCollector) -> None:
@@ -120,22 +120,22 @@ def _parallelism(found: SettingCollector) -> None:
     stages = found.whole("parallelism.pp") or 1
     engine, mode = "parallelism.pp_engine", "parallelism.tp_mode"
     words = {"1f1b": "one_f_one_b", "afab": "gpipe"}
-    if found.copy_word(engine, words, "schedule", "kind") is None and stages > 1:
-        found.assume("schedule", "kind", "gpipe", f"{_CONFIG}: pp_engine is afab")
+    if found.copy_word(engine, words, "schedule.kind") is None and stages > 1:
+        found.assume("schedule.kind", "gpipe", f"{_CONFIG}: pp_engine is afab")
     shards = found.word(mode, {"reduce_scatter": "on", "all_reduce": "off"})
     tensor = (found.whole("parallelism.tp") or 1) > 1
     if shards is not None and tensor:
-        found.set("layout", "sequence_parallel", shards, mode)
+        found.set("layout.sequence_parallel", shards, mode)
     elif tensor:
-        found.assume("layout", "sequence_parallel", "off", f"{_CONFIG}: tp_mode is ALL_REDUCE")
+        found.assume("layout.sequence_parallel", "off", f"{_CONFIG}: tp_mode is ALL_REDUCE")
     hides = "parallelism.tp_linear_async_communication"
     on = found.switch(hides)
     if on is not None and tensor:
-        found.set("overlap", "tensor", "weight_gradients" if on else "off", hides)
+        found.set("overlap.tensor", "weight_gradients" if on else "off", hides)
     elif tensor:
-        found.assume("overlap", "tensor", "off", f"{_CONFIG}: {hides.partition('.')[2]}")
+        found.assume("overlap.tensor", "off", f"{_CONFIG}: {hides.partition('.')[2]}")
     layer = "parallelism.recompute_layer"
-    if found.copy_switch(layer, "training", "recompute", "full", "none") is None:
+    if found.copy_switch(layer, "training.recompute", "full", "none") is None:
         _granularity(found)
     gathers = "parallelism.tp_recompute_allgather"
     if found.switch(gathers) is False:
@@ -152,7 +152,7 @@ def _parallelism(found: SettingCollector) -> None:
     elif stage is not None and stage > 1:
         found.problem("optimizer.zero_stage", "nanotron has ZeRO 0 and 1")
     elif stage is not None:
-        found.set("layout", "zero", str(stage), "optimizer.zero_stage")
+        found.set("layout.zero", str(stage), "optimizer.zero_stage")
     _reductions(found, whole=stage == 1)
 
 
@@ -165,13 +165,13 @@ def _reductions(found: SettingCollector, *, whole: bool) -> None:
     size = found.whole(bucket)
     if whole and sums:
         why = "nanotron 0.4, trainer.py: ZeRO 1 with sums in fp32 runs without DDP"
-        found.assume("overlap", "gradients", "off", why)
+        found.assume("overlap.gradients", "off", why)
         if size is not None:
             found.ignore(bucket, "gradients are one buffer, which is reduced after backward")
         return
-    found.assume("overlap", "gradients", "on", "nanotron 0.4, trainer.py: DDP")
+    found.assume("overlap.gradients", "on", "nanotron 0.4, trainer.py: DDP")
     if size is not None:  # of gradients in 16 bits, which may be reduced in 32
-        found.set("overlap", "bucket", f"{digits(2 * size if sums else size)} MiB", bucket)
+        found.set("overlap.bucket", f"{digits(2 * size if sums else size)} MiB", bucket)
 
 
 def _rows(found: SettingCollector) -> None:
@@ -180,18 +180,18 @@ def _rows(found: SettingCollector) -> None:
     multiple, ranks = found.whole(key) or 1, found.whole("parallelism.tp") or 1
     words = found.whole("model.model_config.vocab_size") or 0
     if multiple == 1 and words % ranks:
-        found.assume("layout", name, EXACT_ROWS, f"{_CONFIG}: the rows are a multiple of tp")
+        found.assume(f"layout.{name}", EXACT_ROWS, f"{_CONFIG}: the rows are a multiple of tp")
     elif key in found:
-        found.copy(key, "layout", name)
+        found.copy(key, f"layout.{name}")
 
 
 def _granularity(found: SettingCollector) -> None:
     """Read recomputation in the form of nanotron 0.3."""
     key = "parallelism.recompute_granularity"
     if key in found:
-        found.copy_word(key, {"selective": "selective", "full": "full"}, "training", "recompute")
+        found.copy_word(key, {"selective": "selective", "full": "full"}, "training.recompute")
     else:
-        found.assume("training", "recompute", "none", f"{_CONFIG}: recompute_layer is false")
+        found.assume("training.recompute", "none", f"{_CONFIG}: recompute_layer is false")
 
 
 def _precision(found: SettingCollector) -> None:
@@ -214,8 +214,8 @@ def _precision(found: SettingCollector) -> None:
     if kind == "fp16" and found.switch(wide):
         changes = {"gradients": "4 B", "reduction": "4 B", "optimizer": "12 B"}
         for name, value in changes.items():
-            found.set("precision nanotron extends fp16", name, value, wide)
-        found.assume("training", "precision", "nanotron", "base recipe, changed by this file")
+            found.set(f"precision nanotron extends fp16.{name}", value, wide)
+        found.assume("training.precision", "nanotron", "base recipe, changed by this file")
 
 
 def _optimizer(found: SettingCollector) -> None:
@@ -236,18 +236,18 @@ def _experts(found: SettingCollector, model: str) -> None:
     if isinstance(layers, list) and layers not in ([-1], list(range(total or 0))):
         first = layers[0] if layers else 0
         if layers and isinstance(first, int) and layers == list(range(first, total or 0)):
-            found.set(model, "dense_first", str(first), key)
+            found.set(f"{model}.dense_first", str(first), key)
         else:
             found.problem(key, "only the first layers can be dense")
     if found.switch(f"{prefix}enable_shared_expert"):
-        found.set(model, "shared_experts", "1", f"{prefix}enable_shared_expert")
+        found.set(f"{model}.shared_experts", "1", f"{prefix}enable_shared_expert")
         width = found.whole(f"{prefix}shared_expert_intermediate_size")
         if width is not None:
             key = f"{prefix}shared_expert_intermediate_size"
-            found.set(model, "shared_ffn", digits(width), key)
+            found.set(f"{model}.shared_ffn", digits(width), key)
     sends = f"{prefix}token_dispatcher_type"
     words = {"alltoall": "alltoall", "allgather": "allgather"}
-    found.copy_word(sends, words, "routing", "dispatcher")
+    found.copy_word(sends, words, "routing.dispatcher")
 
 
 @hookimpl

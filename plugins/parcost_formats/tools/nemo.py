@@ -160,8 +160,8 @@ class _NeMoReader:
         """Set NeMo 1's defaults for missing keys, except for attributes that are *asked* for."""
         for path, default in self._table["defaults"].items():
             block, _, attribute = path.rpartition(".")
-            if path not in asked and not self._found.has(block, attribute):
-                self._found.assume(block, attribute, default["value"], default["why"])
+            if path not in asked and not self._found.has(f"{block}.{attribute}"):
+                self._found.assume(f"{block}.{attribute}", default["value"], default["why"])
 
     def _adapters(self) -> None:
         """Read adapters, or reject unsupported ones, which would otherwise become full
@@ -222,7 +222,7 @@ class _NeMoReader:
         if path == "precision":
             return bool(self._found.recipe()[1])
         block, _, name = path.partition(".")
-        return self._found.has(block, name) if name else self._found.has("training", block)
+        return self._found.has(f"{block}.{name}" if name else f"training.{block}")
 
     def _mandatory(self) -> None:
         """List the values that the command line must supply (``???``)."""
@@ -249,16 +249,18 @@ class _NeMoReader:
             return
         if self._found.value(each) in (-1, "auto"):
             count = self._found.whole(nodes) if nodes else None
-            ask_for_devices(partial(self._found.ask, key=each), "all devices of a node", (), count)
+            ask_for_devices(
+                partial(self._found.ask, option=each), "all devices of a node", (), count
+            )
             return
         devices = self._found.whole(each)
         if any(key.endswith("num_nodes") for key in self._unread):
             return  # asked for
         if devices is not None and nodes is None:
             why = "Lightning: num_nodes is 1"
-            self._found.assume("cluster", "devices", f"1 * {devices}", why)
+            self._found.assume("cluster.devices", f"1 * {devices}", why)
         elif devices is not None and nodes and (count := self._found.whole(nodes)) is not None:
-            self._found.set("cluster", "devices", f"{count} * {devices}", nodes)
+            self._found.set("cluster.devices", f"{count} * {devices}", nodes)
             if note := other_nodes(count, devices):
                 self._found.leave_open(each, note, NODE_SIZE)
 
@@ -270,19 +272,19 @@ class _NeMoReader:
             number = None if key is None else found.whole(key)
             if key is not None and number is not None:
                 block, _, attribute = path.partition(".")
-                found.set(block, attribute, digits(number), key)
+                found.set(f"{block}.{attribute}", digits(number), key)
                 if attribute == "chunks" and number > 1:
-                    found.set("schedule", "kind", "interleaved", key)
+                    found.set("schedule.kind", "interleaved", key)
         self._switches(self._table["layout"]["switches"], _STRATEGIES)
         self._switches(self._table["kernels"], _MODELS)
         multiple = self._key("make_vocab_size_divisible_by", _MODELS)
         number = None if multiple is None else found.whole(multiple)
         if multiple is not None and number is not None:
-            found.set("layout", "vocabulary_multiple", str(number), multiple)
+            found.set("layout.vocabulary_multiple", str(number), multiple)
         for name in ("ub_tp_comm_overlap", "tp_comm_overlap"):
             key = self._key(name, ("model.", "model.config.", *_CALLBACKS))
             if key is not None and found.switch(key):
-                found.set("overlap", "tensor", "pipelined", key)
+                found.set("overlap.tensor", "pipelined", key)
         self._transfers()
 
     def _transfers(self) -> None:
@@ -291,7 +293,7 @@ class _NeMoReader:
         A callback of NeMo 2 overrides the key of the model; its default is to overlap.
         """
         found, name = self._found, "overlap_p2p_comm"
-        if not found.has("schedule", "kind"):
+        if not found.has("schedule.kind"):
             return
         overlaps = any(
             str(found.value(f"{prefix}_target_", "")).endswith("MegatronCommOverlapCallback")
@@ -300,9 +302,9 @@ class _NeMoReader:
         key = self._key(name, _CALLBACKS if overlaps else _MODELS)
         on = None if key is None else found.switch(key)
         if key is not None and on is not None:
-            found.set("schedule", "transfers", "overlapped" if on else "blocking", key)
+            found.set("schedule.transfers", "overlapped" if on else "blocking", key)
         elif not self._exported and f"model.{name}" not in self._unread:
-            found.assume("schedule", "transfers", "blocking", f"NeMo 1: {name} is False")
+            found.assume("schedule.transfers", "blocking", f"NeMo 1: {name} is False")
 
     def _loss(self) -> None:
         """Read the cross entropy: that of Transformer Engine saves a gradient, others save a
@@ -313,12 +315,12 @@ class _NeMoReader:
         is_fused = None if fused is None else found.switch(fused)
         word = None if kind is None else found.word(kind, {"te": "gradient", "native": "softmax"})
         if fused is not None and is_fused is False:
-            found.set("training", "loss", "softmax", fused)
+            found.set("training.loss", "softmax", fused)
         elif kind is not None and word is not None:
-            found.set("training", "loss", word, kind)
+            found.set("training.loss", word, kind)
         elif not self._exported:
             why = "NeMo 1: the cross entropy of Megatron-Core keeps its softmax"
-            found.assume("training", "loss", "softmax", why)
+            found.assume("training.loss", "softmax", why)
 
     def _batch(self) -> None:
         """Read sequence length and batch sizes."""
@@ -328,7 +330,7 @@ class _NeMoReader:
             number = None if key is None else found.whole(key)
             if key is not None and number is not None:
                 block, _, attribute = path.partition(".")
-                found.set(block, attribute, digits(number), key)
+                found.set(f"{block}.{attribute}", digits(number), key)
         unset = next(
             (one for one in (f"{p}micro_batch_size" for p in _BATCHES) if one in self._entries), ""
         )
@@ -342,7 +344,7 @@ class _NeMoReader:
         key = self._key("global_batch_size", _BATCHES)
         number = None if key is None else found.whole(key)
         if key is not None and number is not None:
-            found.set("training", "global_batch", f"{digits(number)} sequences", key)
+            found.set("training.global_batch", f"{digits(number)} sequences", key)
 
     def _model(self) -> None:
         """Read the sizes of the model, or the class that defines them."""
@@ -357,25 +359,25 @@ class _NeMoReader:
             key = self._key(name, _MODELS)
             number = None if key is None else found.whole(key)
             if key is not None and number is not None:
-                found.set(block, attribute, digits(number), key)
+                found.set(f"{block}.{attribute}", digits(number), key)
         switches = {n: f"{block}.{a}" for n, a in self._table["model"]["switches"].items()}
         self._switches(switches, _MODELS)
         for name, words in (("activation", "activations"), ("normalization", "norms")):
             key = self._key(name, _MODELS)
             value = None if key is None else found.word(key, self._table["model"][words])
             if key is not None and value is not None:
-                found.set(block, "gated" if name == "activation" else "norm", value, key)
+                found.set(f"{block}.{'gated' if name == 'activation' else 'norm'}", value, key)
         self._positions(block)
         self._exchange()
         self._dropout()
-        if base and found.has_block(block):
-            found.assume("training", "model", "nemo", "base model, changed by this file")
+        if base and found.has(f"{block}."):
+            found.assume("training.model", "nemo", "base model, changed by this file")
         if self._exported:
             if base is None:
                 self._family(block)
         else:
             for name, default in self._table["model"]["defaults"].items():
-                found.assume(block, name, default["value"], default["why"])
+                found.assume(f"{block}.{name}", default["value"], default["why"])
             if self._key("vocab_size", _MODELS) or self._key("override_vocab_size", _MODELS):
                 return
             self._tokenizer(block)
@@ -410,11 +412,13 @@ class _NeMoReader:
         for name, value in families[start].items():
             why = f"NeMo 2.5: {kind}"
             if name == "dropout":
-                found.assume("training", name, value, why)
+                found.assume(f"training.{name}", value, why)
             elif name != "positions":
-                found.assume(block, name, value, why)
-            elif not found.has(block, name) and not self._key("position_embedding_type", _MODELS):
-                found.assume(block, name, "training.sequence", why)
+                found.assume(f"{block}.{name}", value, why)
+            elif not found.has(f"{block}.{name}") and not self._key(
+                "position_embedding_type", _MODELS
+            ):
+                found.assume(f"{block}.{name}", "training.sequence", why)
         if not (self._key("vocab_size", _MODELS) or self._key("override_vocab_size", _MODELS)):
             self._tokenizer(block)
 
@@ -424,13 +428,13 @@ class _NeMoReader:
         stated = next((one for one in _VOCABULARIES if one in found), None)
         size = None if stated is None else found.whole(stated)
         if stated is not None and size is not None:
-            found.set(block, "vocabulary", digits(size), stated)
+            found.set(f"{block}.vocabulary", digits(size), stated)
             return
         key = next((one for one in _TOKENIZERS if one in found), None)
         shown = str(found.value(key, "")) if key else ""
         size = table("megatron")["tokenizers"].get(shown) or vocabulary_of(shown)
         if key is not None and size is not None:
-            found.set(block, "vocabulary", digits(int(size)), key)
+            found.set(f"{block}.vocabulary", digits(int(size)), key)
             return
         why = "the tokenizer has it: write `model mine extends nemo { vocabulary = N }`"
         found.lack("the vocabulary", why, "model.vocabulary")
@@ -452,10 +456,10 @@ class _NeMoReader:
         rows = self._key("max_position_embeddings", _MODELS)
         learned = found.value(kind) == "learned_absolute" if kind else not self._exported
         if kind and found.value(kind) == "alibi":
-            found.set(block, "alibi", "on", kind)
+            found.set(f"{block}.alibi", "on", kind)
         number = None if rows is None else found.whole(rows)
         if learned and rows is not None and number is not None:
-            found.set(block, "positions", digits(number), rows)
+            found.set(f"{block}.positions", digits(number), rows)
 
     def _exchange(self) -> None:
         """Read the token dispatch to experts, and the capacity of an expert."""
@@ -463,21 +467,21 @@ class _NeMoReader:
         for prefix in _CALLBACKS:
             callback = f"{prefix}_target_"
             if str(found.value(callback, "")).endswith("DeepEPCallback"):
-                found.set("routing", "dispatcher", "deepep", callback)
+                found.set("routing.dispatcher", "deepep", callback)
         key = self._key("moe_token_dispatcher_type", _MODELS)
         word = None if key is None else found.word(key, words["moe_token_dispatcher_type"])
         if key is not None and word is not None:
-            found.set("routing", "dispatcher", word, key)
+            found.set("routing.dispatcher", word, key)
         key = self._key("moe_expert_capacity_factor", (*_CALLBACKS, *_MODELS))
         factor = None if key is None else found.value(key)
         if key is not None and isinstance(factor, int | float) and factor > 0:
-            found.set("routing", "capacity_factor", str(factor), key)
+            found.set("routing.capacity_factor", str(factor), key)
 
     def _dropout(self) -> None:
         key = self._key("hidden_dropout", _MODELS)
         rate = None if key is None else self._found.number(key, most=1.0)
         if key is not None and rate is not None:
-            self._found.set("training", "dropout", "on" if rate else "off", key)
+            self._found.set("training.dropout", "on" if rate else "off", key)
 
     def _divide(self) -> None:
         """Assume that the layers are divisible by the stages, unless the file shows it."""
@@ -494,15 +498,15 @@ class _NeMoReader:
         stages = (pp or 1) * (chunks or 1)
         cut = any(one.rpartition(".")[2] in IN_MODEL and one in found for one in self._entries)
         ends = sum(
-            found.setting("schedule", one) == "on" for one in ("count_embedding", "count_head")
+            found.setting(f"schedule.{one}") == "on" for one in ("count_embedding", "count_head")
         )
         if (pp or 1) < 2 or cut or (layers and (layers + ends) % stages == 0):
             return
         names = dict(zip(("first", "last", "layout"), IN_MODEL, strict=True))
         why = MUST_DIVIDE.format(**names)
-        found.assume("schedule", "assignment", "even", why)
+        found.assume("schedule.assignment", "even", why)
         for block, name in (("layout", "pp"), ("schedule", "chunks")):
-            found.remark(block, name, why)
+            found.remark(f"{block}.{name}", why)
 
     def _recompute(self) -> None:
         """Read which activations are recomputed in backward."""
@@ -512,7 +516,7 @@ class _NeMoReader:
             key = self._key(name, _MODELS)
             kind = None if key is None else found.word(key, kinds)
             if key is not None and kind is not None:
-                found.set("training", "recompute", kind, key)
+                found.set("training.recompute", kind, key)
         method = self._key("activations_checkpoint_method", _MODELS)
         method = method or self._key("recompute_method", _MODELS)
         for name in ("activations_checkpoint_num_layers", "recompute_num_layers"):
@@ -521,7 +525,7 @@ class _NeMoReader:
             if key is None or number is None:
                 continue
             if method is not None and found.value(method) == "block" and number:
-                found.set("recompute", "layers", str(number), key)
+                found.set("recompute.layers", str(number), key)
             elif number > 1:
                 found.leave_open(
                     key, f"checkpoints of {number} layers cannot be expressed in a spec"
@@ -538,11 +542,11 @@ class _NeMoReader:
         if found.switch("model.fsdp"):
             strategy = "model.fsdp_sharding_strategy"
             shards = found.word(strategy, self._table["shards"]) or "3"
-            found.set("layout", "zero", shards, strategy if strategy in found else "model.fsdp")
+            found.set("layout.zero", shards, strategy if strategy in found else "model.fsdp")
             if name is not None:
                 found.ignore(name, "FSDP shards its state")
         elif name is not None and stage is not None:
-            found.set("layout", "zero", stage, name)
+            found.set("layout.zero", stage, name)
         is_fsdp = self._read_megatron_fsdp()
         for prefix in ("optim.config.", "trainer.strategy.ddp."):
             key = self._key("use_distributed_optimizer", [prefix])
@@ -550,11 +554,11 @@ class _NeMoReader:
             if key is not None and is_fsdp:
                 found.ignore(key, "FSDP shards its state")
             elif key is not None and on is not None:
-                found.set("layout", "zero", "1" if on else "0", key)
+                found.set("layout.zero", "1" if on else "0", key)
         instances = self._key(_INSTANCES, (*_STRATEGIES, "trainer.strategy.ddp."))
         copies = None if instances is None else found.whole(instances)
         if instances is not None and copies is not None and copies > 1:
-            found.set("sharding", "shard", f"layout.dp * layout.cp / {copies}", instances)
+            found.set("sharding.shard", f"layout.dp * layout.cp / {copies}", instances)
         ddp = (*_CALLBACKS, "trainer.strategy.ddp.", "model.optim.")
         pairs = {
             "overlap_grad_reduce": "gradients", "overlap_grad_sync": "gradients",
@@ -567,7 +571,7 @@ class _NeMoReader:
         bucket = self._key("bucket_cap_mb", ["model.optim."])
         size = None if bucket is None else found.whole(bucket)
         if bucket is not None and size is not None:
-            found.set("overlap", "bucket", f"{size} MiB", bucket)
+            found.set("overlap.bucket", f"{size} MiB", bucket)
 
     def _read_megatron_fsdp(self) -> bool:
         """Read the ZeRO stage of Megatron-FSDP; return whether it is on."""
@@ -577,7 +581,7 @@ class _NeMoReader:
             return False
         stage = found.word(_SHARDS, self._table["megatron_shards"])
         if stage is not None:
-            found.set("layout", "zero", stage, _SHARDS)
+            found.set("layout.zero", stage, _SHARDS)
             found.ignore(on, f"`{_SHARDS}` has the stage")
         elif _SHARDS not in found:
             reason = "FSDP without `data_parallel_sharding_strategy`, which says what is sharded"
@@ -591,14 +595,14 @@ class _NeMoReader:
         word = None if key is None else found.switch(key)
         if key is not None and word is not None:
             value = "scaled_experts" if word else "scaled"
-            found.set("sharding", "gradient_average", value, key)
+            found.set("sharding.gradient_average", value, key)
         elif self._exported:
             why = "MegatronStrategy: average_in_collective is False"
-            found.assume("sharding", "gradient_average", "scaled", why)
+            found.assume("sharding.gradient_average", "scaled", why)
         self._switches({"check_for_nan_in_grad": "sharding.gradient_check"}, prefixes)
         if not self._exported:
             why = "NeMo 1: optim.check_for_nan_in_grad is False"
-            found.assume("sharding", "gradient_check", "off", why)
+            found.assume("sharding.gradient_check", "off", why)
 
     def _attention(self) -> None:
         """Read whether NeMo 1 uses its own layers, whose attention writes scores to memory.
@@ -612,16 +616,16 @@ class _NeMoReader:
             return
         key = "model.transformer_engine"
         if own is False:
-            found.set("kernels", "attention", "unfused", key)
+            found.set("kernels.attention", "unfused", key)
         elif key not in self._unread and key not in found:
-            found.assume("kernels", "attention", "unfused", "NeMo 1: transformer_engine is False")
+            found.assume("kernels.attention", "unfused", "NeMo 1: transformer_engine is False")
 
     def _switches(self, paths: Mapping[str, str], prefixes: Sequence[str]) -> None:
         for name, path in paths.items():
             key = self._key(name, prefixes)
             if key is not None:
                 block, _, attribute = path.rpartition(".")
-                self._found.copy_switch(key, block, attribute)
+                self._found.copy_switch(key, f"{block}.{attribute}")
 
 
 @hookimpl

@@ -53,12 +53,12 @@ def read_nemo_adapters(
     fields[_CLASS] = evolve(kind, texts=(kind.text.rpartition(".")[2],))
     for option in fields.values():
         found.value(option.key)  # which marks it as read
-    degree = found.setting("layout", "tp")
+    degree = found.setting("layout.tp")
     name = "tensor_model_parallel_size"
     layout = {name: Option(name=name, key=name, texts=(degree,))} if degree else {}
-    read_adapters(found.draft, fields, OptionSet(found.draft, layout), tool)
-    mlp = [one for one in ("gate", "up", "down") if found.setting(BLOCK, one) == "on"]
-    if mlp and has_experts(found.draft):
+    read_adapters(found, fields, OptionSet(found, layout), tool)
+    mlp = [one for one in ("gate", "up", "down") if found.setting(f"{BLOCK}.{one}") == "on"]
+    if mlp and has_experts(found):
         message = (
             "adapters of NeMo on experts are not supported: their gradients are reduced differently"
         )
@@ -67,7 +67,7 @@ def read_nemo_adapters(
         (one for one in entries if one.rpartition(".")[2] in _FP8 and found.switch(one)), ""
     )
     if narrow:
-        ask_for_frozen_type(found.draft, _option(narrow, entries[narrow], ""))
+        ask_for_frozen_type(found, _option(narrow, entries[narrow], ""))
 
 
 def _option(key: str, entry: JsonEntry, assumption: str) -> Option:

@@ -35,17 +35,17 @@ def _of_trainer(found: SettingCollector) -> None:
         if found.value(_SYNC) == "bf16":
             block = f"precision {_LABEL} extends {recipe}"
             for name in ("gradients", "reduction"):
-                found.set(block, name, "2 B", _SYNC)
+                found.set(f"{block}.{name}", "2 B", _SYNC)
             traffic = count_update_traffic(2, 12, 1 if gathered else 2, cast=True)
-            found.assume(block, "norm_traffic", NORM_OF_CAST, COUNTED)
-            found.assume(block, "update_traffic", f"{traffic} B", COUNTED)
-            found.assume("training", "precision", _LABEL, "base recipe, changed by this file")
+            found.assume(f"{block}.norm_traffic", NORM_OF_CAST, COUNTED)
+            found.assume(f"{block}.update_traffic", f"{traffic} B", COUNTED)
+            found.assume("training.precision", _LABEL, "base recipe, changed by this file")
     elif kind != "fp32" and found.switch("model.megatron_amp_O2") is not True:
         why = "without megatron_amp_O2 weights and gradients stay in fp32, under autocast"
         found.use("precisions.bf16_fsdp", key, why)
         if kind == "fp16":
-            found.set(f"precision {_LABEL} extends bf16_fsdp", "compute", kind, key)
-            found.assume("training", "precision", _LABEL, "base recipe, changed by this file")
+            found.set(f"precision {_LABEL} extends bf16_fsdp.compute", kind, key)
+            found.assume("training.precision", _LABEL, "base recipe, changed by this file")
         _reduction(found)
     elif kind == "bf16" and found.value(_SYNC) == "bf16":
         found.use("precisions.bf16_nemo", _SYNC)
@@ -58,8 +58,8 @@ def _reduction(found: SettingCollector) -> None:
     """Read the data type in which FSDP of NeMo 1 reduces gradients."""
     key = "model.fsdp_grad_reduce_dtype"
     if found.word(key, table("nemo")["precisions"]) in ("bf16", "fp16"):
-        found.set(f"precision {_LABEL} extends bf16_fsdp", "reduction", "2 B", key)
-        found.assume("training", "precision", _LABEL, "base recipe, changed by this file")
+        found.set(f"precision {_LABEL} extends bf16_fsdp.reduction", "2 B", key)
+        found.assume("training.precision", _LABEL, "base recipe, changed by this file")
 
 
 def _of_plugin(found: SettingCollector) -> None:
@@ -108,8 +108,8 @@ def _states(found: SettingCollector, recipe: str) -> None:
         return
     total = 4 * (len(names) - len(stated))
     total += sum(sizes[str(found.value(key)).lower()] for key in stated)
-    found.set(f"precision {_LABEL} extends {recipe}", "optimizer", f"{total} B", stated[-1])
-    found.assume("training", "precision", _LABEL, "base recipe, changed by this file")
+    found.set(f"precision {_LABEL} extends {recipe}.optimizer", f"{total} B", stated[-1])
+    found.assume("training.precision", _LABEL, "base recipe, changed by this file")
 
 
 def _wide_layers(found: SettingCollector, recipe: str) -> None:
@@ -120,5 +120,5 @@ def _wide_layers(found: SettingCollector, recipe: str) -> None:
         key = f"{_PLUGINS}num_layers_at_{name}_in_bf16"
         number = found.whole(key, least=0)
         if number is not None:
-            found.set(f"precision {_LABEL} extends {recipe}", attribute, str(number), key)
-            found.assume("training", "precision", _LABEL, "base recipe, changed by this file")
+            found.set(f"precision {_LABEL} extends {recipe}.{attribute}", str(number), key)
+            found.assume("training.precision", _LABEL, "base recipe, changed by this file")

@@ -59,9 +59,11 @@ class Olmo(JobImporter):
 def _state(found: SettingCollector, block: str, name: str, value: str, key: str) -> None:
     """Set an attribute from a key, or to its default without the key."""
     if key in found:
-        found.set(block, name, value, key)
+        found.set(f"{block}.{name}", value, key)
     else:
-        found.assume(block, name, value, f"{_VERSION}: the default of {key.rpartition('.')[2]}")
+        found.assume(
+            f"{block}.{name}", value, f"{_VERSION}: the default of {key.rpartition('.')[2]}"
+        )
 
 
 def _switch(found: SettingCollector, name: str, usual: bool) -> bool:
@@ -85,16 +87,16 @@ def _model(found: SettingCollector) -> None:
     biases = _switch(found, "include_bias", usual=True)
     _state(found, _MODEL, "biases", "on" if biases else "off", "model.include_bias")
     if not _switch(found, "layer_norm_with_affine", usual=True):
-        found.set(_MODEL, "norm_weights", "0", "model.layer_norm_with_affine")
+        found.set(f"{_MODEL}.norm_weights", "0", "model.layer_norm_with_affine")
     elif norm == "layer" and not _switch(found, "bias_for_layer_norm", usual=biases):
         _state(found, _MODEL, "norm_weights", "1", "model.bias_for_layer_norm")
     if _switch(found, "attention_layer_norm", usual=False):
-        found.set(_MODEL, "qk_norm", "on", "model.attention_layer_norm")
-        found.set(_MODEL, "qk_norm_whole", "on", "model.attention_layer_norm")
+        found.set(f"{_MODEL}.qk_norm", "on", "model.attention_layer_norm")
+        found.set(f"{_MODEL}.qk_norm_whole", "on", "model.attention_layer_norm")
     if _switch(found, "multi_query_attention", usual=False):
-        found.set(_MODEL, "kv_heads", "1", "model.multi_query_attention")
+        found.set(f"{_MODEL}.kv_heads", "1", "model.multi_query_attention")
     if found.word("model.block_type", table(TOOL)["blocks"]) == "parallel":
-        found.set(_MODEL, "parallel_residual", "on", "model.block_type")
+        found.set(f"{_MODEL}.parallel_residual", "on", "model.block_type")
     rates = [found.number(f"model.{one}", 0.1, most=1.0) for one in _DROPOUTS]
     drops = [f"model.{one}" for one, rate in zip(_DROPOUTS, rates, strict=True) if rate]
     key = (drops or [f"model.{_DROPOUTS[0]}"])[0]
@@ -107,15 +109,15 @@ def _embeddings(found: SettingCollector, *, without: bool) -> None:
     """
     rows = found.whole("model.embedding_size")
     if rows is not None:
-        found.set(_MODEL, "vocabulary", digits(rows), "model.embedding_size")
+        found.set(f"{_MODEL}.vocabulary", digits(rows), "model.embedding_size")
     elif without and found.whole("model.vocab_size") is not None:
         size = found.whole("model.vocab_size") or 1
-        found.set(_MODEL, "vocabulary", digits(size), "model.vocab_size")
+        found.set(f"{_MODEL}.vocabulary", digits(size), "model.vocab_size")
     else:
-        found.assume(_MODEL, "vocabulary", "50_304", f"{_VERSION}: embedding_size is 50,304")
+        found.assume(f"{_MODEL}.vocabulary", "50_304", f"{_VERSION}: embedding_size is 50,304")
     length, key = found.whole("model.max_sequence_length") or 1024, "model.max_sequence_length"
     if _switch(found, "alibi", usual=False):
-        found.set(_MODEL, "alibi", "on", "model.alibi")
+        found.set(f"{_MODEL}.alibi", "on", "model.alibi")
     elif not _switch(found, "rope", usual=False):
         _state(found, _MODEL, "positions", digits(length), key)
 
@@ -131,17 +133,17 @@ def _sharding(found: SettingCollector, *, without: bool) -> None:
     """Read the strategy of data parallelism, and the shard group of FSDP."""
     kind, key = found.value("distributed_strategy"), "fsdp.sharding_strategy"
     if kind == "ddp":
-        found.set("layout", "zero", "0", "distributed_strategy")
+        found.set("layout.zero", "0", "distributed_strategy")
     elif kind == "single" or without:
         found.ask("layout.zero", "the run has no FSDP", ["--set layout.zero=0"])
     elif key not in found:
-        found.assume("layout", "zero", "3", f"{_VERSION}: sharding_strategy is FULL_SHARD")
+        found.assume("layout.zero", "3", f"{_VERSION}: sharding_strategy is FULL_SHARD")
     else:
         hybrid = read_strategy(found, key)
         copies, group = "fsdp.hybrid_sharding_num_model_replicas", "sharding.shard"
         number = found.whole(copies)
         if hybrid and number is not None:
-            found.set("sharding", "shard", f"layout.dp / {number}", copies)
+            found.set("sharding.shard", f"layout.dp / {number}", copies)
         elif hybrid:
             why = "a hybrid strategy shards within a node, but the file does not state its size"
             found.ask(group, why, [f"--set {group}=8"], key)
@@ -175,8 +177,8 @@ def _precision(found: SettingCollector) -> None:
         reduced = found.word(mixed, table(TOOL)["mixed"]) or "2 B"
         _state(found, _RECIPE, "reduction", reduced, mixed)
         if kind == "fp16":
-            found.set(_RECIPE, "compute", "fp16", key)
-        found.assume("training", "precision", "olmo", "base recipe, changed by this file")
+            found.set(f"{_RECIPE}.compute", "fp16", key)
+        found.assume("training.precision", "olmo", "base recipe, changed by this file")
 
 
 def _recompute(found: SettingCollector) -> None:
@@ -185,24 +187,24 @@ def _recompute(found: SettingCollector) -> None:
     strategy = str(found.value(key, ""))
     every = table(TOOL)["every"].get(strategy)
     if not strategy:
-        found.assume("training", "recompute", "none", f"{_VERSION}: no {key}")
+        found.assume("training.recompute", "none", f"{_VERSION}: no {key}")
     elif every is None:
         answers = [f"--set training.recompute={one}" for one in ("full", "selective", "none")]
         found.ask("training.recompute", f"`{strategy}` is not modeled", answers, key)
     else:
-        found.set("training", "recompute", "full", key)
+        found.set("training.recompute", "full", key)
         if every > 1:
-            found.set("recompute", "every", digits(every), key)
+            found.set("recompute.every", digits(every), key)
     if found.switch("fused_loss"):  # a kernel of flash-attn
-        found.set("training", "loss", "logits", "fused_loss")
+        found.set("training.loss", "logits", "fused_loss")
     if found.value("compile") not in (None, {}):
         found.problem("compile", "a mapping of options is expected")
     if compiler := found.keys_below("compile"):
         plain = [one for one in compiler if one not in table(TOOL)["costs"]]
         if plain:
-            found.set("kernels", "mode", "compiled", plain[0])
+            found.set("kernels.mode", "compiled", plain[0])
         else:
-            found.assume("kernels", "mode", "compiled", f"{_VERSION}: the file has `compile`")
+            found.assume("kernels.mode", "compiled", f"{_VERSION}: the file has `compile`")
 
 
 @hookimpl

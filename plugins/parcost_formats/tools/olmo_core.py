@@ -535,18 +535,18 @@ def _model(found: SettingCollector) -> None:
     else:
         for attribute, value in {**rules["family"][own["family"]], **own["sizes"]}.items():
             text = digits(value) if isinstance(value, int) else value
-            found.assume(block, attribute, text, f"{_VERSION}: {name}")
+            found.assume(f"{block}.{attribute}", text, f"{_VERSION}: {name}")
     for one, attribute in rules["sizes"].items():
-        found.copy(f"model.{one}", block, attribute)
+        found.copy(f"model.{one}", f"{block}.{attribute}")
     if width is not None:
-        found.set(block, "ffn", digits(width), f"model.{_WIDTH[0]}")
+        found.set(f"{block}.ffn", digits(width), f"model.{_WIDTH[0]}")
     for one, read in windows.items():
         for attribute, text in read.items():
-            found.set(block, attribute, text, f"model.{one}")
+            found.set(f"{block}.{attribute}", text, f"model.{one}")
     for one in _HEAD_NORMS:
         if found.switch(f"model.{one}"):
-            found.set(block, "qk_norm_whole", "off", f"model.{one}")
-    found.assume("training", "model", "olmo", f"{_VERSION}: {name}")
+            found.set(f"{block}.qk_norm_whole", "off", f"model.{one}")
+    found.assume("training.model", "olmo", f"{_VERSION}: {name}")
 
 
 def _count_layers(found: SettingCollector, own: Mapping[str, Any]) -> int | None:
@@ -597,7 +597,7 @@ def _batch(found: SettingCollector) -> None:
                 "training.sequence", "no `max_sequence_length`", ["--set training.sequence=4096"]
             )
         return
-    found.set("training", "sequence", digits(sequence), _SEQUENCE)
+    found.set("training.sequence", digits(sequence), _SEQUENCE)
     sizes, batch = found.value(_SIZES), _BATCH
     if isinstance(sizes, list) and len(sizes) == 1 and isinstance(sizes[0], int):
         batch = _SIZES
@@ -625,7 +625,7 @@ def _batch(found: SettingCollector) -> None:
                     "micro_batch": f"{digits(tokens)} / training.sequence",
                     "global_batch": f"{digits(tokens)} tokens",
                 }[path]
-            found.set("training", path, value, key)
+            found.set(f"training.{path}", value, key)
 
 
 def _layout(found: SettingCollector) -> None:
@@ -634,21 +634,21 @@ def _layout(found: SettingCollector) -> None:
         section = f"{_MODULE}.{name}_config"
         degree = found.whole(f"{section}.degree")
         if degree is not None:
-            found.set("layout", path, digits(degree), f"{section}.degree")
+            found.set(f"layout.{path}", digits(degree), f"{section}.degree")
             if name == "tp" and degree > 1:
                 why = f"{_VERSION}: tensor parallelism shards norms (SequenceParallel)"
-                found.assume("layout", "sequence_parallel", "on", why)
+                found.assume("layout.sequence_parallel", "on", why)
             if name == "tp" and found.switch(f"{section}.enable_async"):
-                found.set("overlap", "tensor", "pipelined", f"{section}.enable_async")
+                found.set("overlap.tensor", "pipelined", f"{section}.enable_async")
         elif not found.keys_below(section) and name != "ep":
-            found.assume("layout", path, "1", f"{_VERSION}: no {name}_config")
+            found.assume(f"layout.{path}", "1", f"{_VERSION}: no {name}_config")
         elif found.keys_below(section):
             answers = [f"--set layout.{path}=2"]
             found.ask(f"layout.{path}", f"the degree of `{name}_config` is unknown", answers)
     kind = str(found.value(f"{_MODULE}.cp_config", "")).rpartition(".")[2]
     algorithm = table(TOOL)["context"].get(kind)
     if algorithm is not None:
-        found.set("context", "algorithm", algorithm, f"{_MODULE}.cp_config")
+        found.set("context.algorithm", algorithm, f"{_MODULE}.cp_config")
     elif kind:
         answers = ["--set context.algorithm=ring", "--set context.algorithm=ulysses"]
         found.ask("context.algorithm", f"`{kind}` is not read", answers)
@@ -661,9 +661,9 @@ def _layout(found: SettingCollector) -> None:
         words: Mapping[str, str] = table(TOOL)["schedules"]
         word = words.get(str(found.value(schedule, "")).lower())
         if word is not None:
-            found.set("schedule", "kind", word, schedule)
+            found.set("schedule.kind", word, schedule)
             if word == "interleaved":
-                found.assume("schedule", "chunks", "2", f"{_VERSION}: two stages for each rank")
+                found.assume("schedule.chunks", "2", f"{_VERSION}: two stages for each rank")
         else:
             found.ask(
                 "schedule.kind",
@@ -676,7 +676,7 @@ def _layout(found: SettingCollector) -> None:
 def _data_parallel(found: SettingCollector) -> None:
     key = f"{_DATA}.name"
     if not found.keys_below(_DATA):
-        found.assume("layout", "zero", "0", f"{_VERSION}: no dp_config")
+        found.assume("layout.zero", "0", f"{_VERSION}: no dp_config")
         return
     kind = str(found.value(key, ""))
     if kind not in ("fsdp", "hsdp", "ddp"):
@@ -684,15 +684,15 @@ def _data_parallel(found: SettingCollector) -> None:
             "layout.zero", "this kind of data parallelism is not supported", ["--set layout.zero=3"]
         )
         return
-    found.set("layout", "zero", "0" if kind == "ddp" else "3", key)
+    found.set("layout.zero", "0" if kind == "ddp" else "3", key)
     shard, copies = (found.whole(f"{_DATA}.{one}") for one in ("shard_degree", "num_replicas"))
     if kind != "hsdp":
         return
     if shard is not None:
-        found.set("sharding", "shard", digits(shard), f"{_DATA}.shard_degree")
+        found.set("sharding.shard", digits(shard), f"{_DATA}.shard_degree")
     elif copies is not None:
         value = f"layout.dp * layout.cp / {copies}"
-        found.set("sharding", "shard", value, f"{_DATA}.num_replicas")
+        found.set("sharding.shard", value, f"{_DATA}.num_replicas")
     else:
         reason = f"{_VERSION}: hsdp shards within a node, but the file does not state its size"
         found.ask("sharding.shard", reason, ["--set sharding.shard=8"], key)
@@ -721,8 +721,8 @@ def _precision(found: SettingCollector) -> None:
         found.use("precisions.bf16_fsdp", types[0])
         if reduced == "bfloat16":
             block = "precision olmo extends bf16_fsdp"
-            found.set(block, "reduction", "2 B", types[1])
-            found.assume("training", "precision", "olmo", "the settings of this file")
+            found.set(f"{block}.reduction", "2 B", types[1])
+            found.assume("training.precision", "olmo", "the settings of this file")
     elif weights in (None, "float32") and cast is None:
         found.use(
             "precisions.fp32", why=f"{_VERSION}: param_dtype is the type of the model, float32"
@@ -732,14 +732,14 @@ def _precision(found: SettingCollector) -> None:
             "precision", "the data types of parameters and matrix products cannot be read", _ANSWERS
         )
     if found.switch(f"{_MODULE}.compile_model"):
-        found.set("kernels", "mode", "compiled", f"{_MODULE}.compile_model")
+        found.set("kernels.mode", "compiled", f"{_MODULE}.compile_model")
 
 
 def _recompute(found: SettingCollector) -> None:
     """Read which blocks are recomputed."""
     key = f"{_RECOMPUTE}.mode"
     if not found.keys_below(_RECOMPUTE):
-        found.assume("training", "recompute", "none", f"{_VERSION}: no ac_config")
+        found.assume("training.recompute", "none", f"{_VERSION}: no ac_config")
         return
     mode = str(found.value(key, "full"))
     every = found.whole(f"{_RECOMPUTE}.block_interval")
@@ -747,14 +747,14 @@ def _recompute(found: SettingCollector) -> None:
     place = key if key in found else ""
     if mode == "full" or (mode == "selected_blocks" and every is not None):
         if place:
-            found.set("training", "recompute", "full", place)
+            found.set("training.recompute", "full", place)
         else:
-            found.assume("training", "recompute", "full", f"{_VERSION}: mode is full")
+            found.assume("training.recompute", "full", f"{_VERSION}: mode is full")
         if mode == "selected_blocks" and every is not None:
-            found.set("recompute", "every", digits(every), f"{_RECOMPUTE}.block_interval")
+            found.set("recompute.every", digits(every), f"{_RECOMPUTE}.block_interval")
     elif modules == [_MLP_OF_EVERY]:
-        found.set("training", "recompute", "none", f"{_RECOMPUTE}.modules")
-        found.set("recompute", "mlp", "on", f"{_RECOMPUTE}.modules")
+        found.set("training.recompute", "none", f"{_RECOMPUTE}.modules")
+        found.set("recompute.mlp", "on", f"{_RECOMPUTE}.modules")
     else:
         answers = [f"--set training.recompute={one}" for one in ("full", "selective", "none")]
         why = f"mode `{mode}` is not supported"

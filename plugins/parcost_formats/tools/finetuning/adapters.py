@@ -77,9 +77,9 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
     key = next((one for one in own["rank"] if one in found), "")
     rank = found.whole(key) if key else own.get("rank_default")
     if key and rank is not None:
-        found.set(BLOCK, "rank", digits(rank), key)
+        found.set(f"{BLOCK}.rank", digits(rank), key)
     elif rank is not None:
-        found.assume(BLOCK, "rank", digits(rank), f"{version}: {own['rank'][0]} is {rank}")
+        found.assume(f"{BLOCK}.rank", digits(rank), f"{version}: {own['rank'][0]} is {rank}")
     else:
         found.ask(f"{BLOCK}.rank", f"no `{own['rank'][0]}`", ["--set adapters.rank=16"])
     _read_targets(found, rules, name)
@@ -88,15 +88,15 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
             "the projections of the model are fused: one adapter for q, k and v, and one for gate "
             "and up"
         )
-        found.assume(BLOCK, "fused", "on", why)
+        found.assume(f"{BLOCK}.fused", "on", why)
     key = next((one for one in own["dropout"] if one in found), "")
     share = found.number(key, most=1.0) if key else own.get("dropout_default", 0)
     on = "on" if share else "off"
     if key:
-        found.set(BLOCK, "dropout", on, key)
+        found.set(f"{BLOCK}.dropout", on, key)
     else:
         name = next(iter(own["dropout"]), "the dropout of adapters")
-        found.assume(BLOCK, "dropout", on, f"{version}: {name} is {share}")
+        found.assume(f"{BLOCK}.dropout", on, f"{version}: {name} is {share}")
     _read_base(found, rules, model)
     return True
 
@@ -133,11 +133,11 @@ def _read_targets(found: SettingCollector, rules: Mapping[str, Any], model: str)
         on = found.switch(key)
         for target in targets:
             if on is not None:
-                found.set(BLOCK, target, "on" if on else "off", key)
+                found.set(f"{BLOCK}.{target}", "on" if on else "off", key)
             else:
                 why = f"{version}: {key} is {str(usual).lower()}"
-                found.assume(BLOCK, target, "on" if usual else "off", why)
-    left = [target for target in _EVERY if not found.has(BLOCK, target)]
+                found.assume(f"{BLOCK}.{target}", "on" if usual else "off", why)
+    left = [target for target in _EVERY if not found.has(f"{BLOCK}.{target}")]
     if not left:
         return
     every = next((key for key in own.get("every", ()) if found.switch(key)), "")
@@ -156,14 +156,14 @@ def _read_targets(found: SettingCollector, rules: Mapping[str, Any], model: str)
         answer = " ".join(f"--set {BLOCK}.{target}=on" for target in usual)
         found.ask(f"{BLOCK}.query", why, [answer])
         for target in left[1:]:
-            found.assume(BLOCK, target, "off", "targets are on if an option names them")
+            found.assume(f"{BLOCK}.{target}", "off", "targets are on if an option names them")
         return
     for target in (*left, *(["head"] if "head" in chosen else [])):
         value = "on" if target in chosen else "off"
         if key:
-            found.set(BLOCK, target, value, key)
+            found.set(f"{BLOCK}.{target}", value, key)
         else:
-            found.assume(BLOCK, target, value, f"{version}: {own['targets_why']}")
+            found.assume(f"{BLOCK}.{target}", value, f"{version}: {own['targets_why']}")
 
 
 def _targets(found: SettingCollector, key: str, rules: Mapping[str, Any]) -> Iterator[str]:
@@ -189,7 +189,7 @@ def _targets(found: SettingCollector, key: str, rules: Mapping[str, Any]) -> Ite
             meant = modules[name]
             yield from meant
             if len(meant) > 1:
-                found.set(BLOCK, "fused", "on", key)
+                found.set(f"{BLOCK}.fused", "on", key)
         else:
             regular = not _NAME.fullmatch(name)
             what = "a regular expression of modules" if regular else f"the module `{name}`"
@@ -216,7 +216,7 @@ def _read_base(found: SettingCollector, rules: Mapping[str, Any], model: str) ->
                 found.problem(key, unsupported_message("quantized"), _BASES)
             elif base is not None:
                 found.use(f"quantizations.{base}", key, why)
-                found.set(BLOCK, "base", base, key)
+                found.set(f"{BLOCK}.base", base, key)
         return
     for key in own.get("methods", ()):
         if str(found.value(key, "nf4")).lower() not in ("nf4", "bnb", "bitsandbytes"):
@@ -228,4 +228,4 @@ def _read_base(found: SettingCollector, rules: Mapping[str, Any], model: str) ->
     name = "nf4_double" if twice else "nf4"
     why = "" if key else f"{version}: double quantization is {'on' if twice else 'off'}"
     found.use(f"quantizations.{name}", key or four, why)
-    found.set(BLOCK, "base", name, four)
+    found.set(f"{BLOCK}.base", name, four)

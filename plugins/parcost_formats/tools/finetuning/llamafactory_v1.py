@@ -51,11 +51,12 @@ def _read_batch(keys: TrainerKeys) -> None:
     """Read the batch of a device and of a step, and whether sequences have their full length."""
     found, whole = keys.found, "global_batch_size"
     key = keys.key("micro")
-    if found.copy(key, "training", "micro_batch") is None and key not in found:
-        found.assume("training", "micro_batch", *map(str, keys.default("micro")))
-    if found.copy(whole, "training", "global_batch", " sequences") is None and whole not in found:
+    if found.copy(key, "training.micro_batch") is None and key not in found:
+        size, why = keys.default("micro")
+        found.assume("training.micro_batch", str(size), why)
+    if found.copy(whole, "training.global_batch", " sequences") is None and whole not in found:
         why = f"{keys.rules['version']}: {whole} is the batch per device x replicas"
-        found.assume("training", "global_batch", "(micro_batch * layout.dp) sequences", why)
+        found.assume("training.global_batch", "(micro_batch * layout.dp) sequences", why)
     strategy = "batching_strategy"
     if "dynamic" in str(found.value(strategy, "")):
         found.ignore(strategy, "batches are filled up to `cutoff_len` x `micro_batch_size` tokens")
@@ -69,22 +70,22 @@ def _read_fsdp(keys: TrainerKeys) -> None:
     found, version = keys.found, keys.rules["version"]
     found.use("frameworks.transformers", _ENGINE)
     found.assume(
-        "sharding", "accumulate", "shard", f"{version}: gradients are reduced in every micro-batch"
+        "sharding.accumulate", "shard", f"{version}: gradients are reduced in every micro-batch"
     )
     key = f"{_DIST}reshard_after_forward"
     reshard = found.switch(key)
     if reshard is None:
-        found.assume("layout", "zero", "3", f"{version}: reshard_after_forward is true")
+        found.assume("layout.zero", "3", f"{version}: reshard_after_forward is true")
     else:
         set_strategy(found, "3" if reshard else "3 kept", key)
     key = f"{_DIST}offload_params"
     if found.switch(key):
         for name in ("parameters", "optimizer"):
-            found.set("offload", name, "1", key)
+            found.set(f"offload.{name}", "1", key)
     key = f"{_DIST}mp_replicate_size"
     copies = found.whole(key)
     if copies is not None and copies > 1:
-        found.set("sharding", "shard", f"layout.dp * layout.cp / {copies}", key)
+        found.set("sharding.shard", f"layout.dp * layout.cp / {copies}", key)
     on, key = keys.switch("bf16")
     if not on:
         reason = "without bf16, weights of the checkpoint's type are multiplied in float32"
@@ -93,5 +94,5 @@ def _read_fsdp(keys: TrainerKeys) -> None:
     why = f"{version}: FSDP2 shards weights in the type of the checkpoint, bfloat16"
     found.use("precisions.bf16_pure", key, why)
     block = "precision trainer extends bf16_pure"
-    found.assume(block, "reduction", "4 B", f"{version}: gradients are reduced in float32")
-    found.assume("training", "precision", "trainer", "the settings of this file")
+    found.assume(f"{block}.reduction", "4 B", f"{version}: gradients are reduced in float32")
+    found.assume("training.precision", "trainer", "the settings of this file")

@@ -67,7 +67,7 @@ def read_nemo_rl(file: ImportFile, job: JobKeys) -> Translation:
     _read_job(found)
     _read_dtensor(found)
     if read_adapters(found, _TABLE, "policy.model_name"):
-        found.assume(BLOCK, "weights", "4 B", f"{_VERSION}: FSDP2 shards weights of float32")
+        found.assume(f"{BLOCK}.weights", "4 B", f"{_VERSION}: FSDP2 shards weights of float32")
     return _add_lengths(found.translation(), entries)
 
 
@@ -151,7 +151,7 @@ def _read_job(found: SettingCollector) -> None:
         ("policy.train_global_batch_size", "global_batch", " sequences"),
         ("policy.max_total_sequence_length", "sequence", ""),
     ):
-        found.copy(key, "training", name, unit)
+        found.copy(key, f"training.{name}", unit)
     _read_devices(found)
 
 
@@ -159,7 +159,7 @@ def _read_devices(found: SettingCollector) -> None:
     """Read the devices, and the switches of packing."""
     each, nodes = found.whole("cluster.gpus_per_node"), found.whole("cluster.num_nodes")
     if each is not None and nodes is not None:
-        found.set("cluster", "devices", f"{nodes} * {each}", "cluster.num_nodes")
+        found.set("cluster.devices", f"{nodes} * {each}", "cluster.num_nodes")
         if note := other_nodes(nodes, each):
             found.leave_open("cluster.gpus_per_node", note, NODE_SIZE)
     for key in _PACKING:
@@ -169,23 +169,23 @@ def _read_devices(found: SettingCollector) -> None:
 def _read_dtensor(found: SettingCollector) -> None:
     """Read the layout of FSDP2, with fp32 shards and fp32 reductions."""
     found.use("frameworks.transformers", why=f"{_VERSION}: FSDP2 of PyTorch")
-    found.assume("layout", "zero", "3", f"{_VERSION}: fully_shard of each layer")
+    found.assume("layout.zero", "3", f"{_VERSION}: fully_shard of each layer")
     degrees = {"tensor_parallel_size": "tp", "context_parallel_size": "cp"}
     for name, attribute in {**degrees, "expert_parallel_size": "ep"}.items():
-        found.copy(f"{_DTENSOR}{name}", "layout", attribute)
+        found.copy(f"{_DTENSOR}{name}", f"layout.{attribute}")
     _read_reduction(found)
     key = f"{_DTENSOR}sequence_parallel"
     on = found.switch(key)
     if on is not None and (found.whole(f"{_DTENSOR}tensor_parallel_size") or 1) > 1:
-        found.set("layout", "sequence_parallel", "on" if on else "off", key)
+        found.set("layout.sequence_parallel", "on" if on else "off", key)
     key = f"{_DTENSOR}activation_checkpointing"
-    if found.copy_switch(key, "training", "recompute", "full", "none") is None:
+    if found.copy_switch(key, "training.recompute", "full", "none") is None:
         answers = ("--set training.recompute=full", "--set training.recompute=none")
         found.ask("training.recompute", f"the file has no `{key}`", answers)
     key = f"{_DTENSOR}cpu_offload"
     if found.switch(key):
         for name in ("parameters", "optimizer"):
-            found.set("offload", name, "1", key)
+            found.set(f"offload.{name}", "1", key)
     key = "policy.precision"
     kind = found.word(key, {"bfloat16": "bf16_fsdp", "float32": "fp32", "float16": "fp16"})
     if kind in ("bf16_fsdp", "fp32"):
@@ -203,12 +203,12 @@ def _read_reduction(found: SettingCollector) -> None:
     """Read whether gradients are reduced only in the last of several micro-batches."""
     key = f"{_DTENSOR}defer_fsdp_grad_sync"
     if found.switch(key) is False:
-        found.set("sharding", "accumulate", "shard", key)
+        found.set("sharding.accumulate", "shard", key)
     else:
         why = (
             f"{_VERSION}: defer_fsdp_grad_sync keeps unsharded gradients until the last micro-batch"
         )
-        found.assume("sharding", "accumulate", "whole", why)
+        found.assume("sharding.accumulate", "whole", why)
 
 
 def _bridge_path(key: str, *, narrow: bool) -> str:

@@ -47,7 +47,7 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
     keys.sequence()
     if "deepspeed_config.zero_stage" not in found:
         stage, why = keys.default("stage")
-        found.assume("layout", "zero", str(stage), why)
+        found.assume("layout.zero", str(stage), why)
     kind = str(found.value(keys.key("kind"), "bf16")).lower()
     if keys.has("kind") and kind == "bf16":
         keys.assume_bf16(f"{keys.rules['version']}: param_dtype is bf16")
@@ -58,10 +58,10 @@ def read_openrlhf(file: ImportFile, job: JobKeys) -> Translation:
     keys.read_sharding("2 B", "DeepSpeed keeps a master copy")
     hides = keys.key("overlap")
     if found.switch(hides) and found.value("deepspeed_config.zero_stage") not in (0, "0"):
-        found.set("overlap", "gradients", "on", hides)
+        found.set("overlap.gradients", "on", hides)
     keys.recompute()
     keys.ulysses(keys.key("ring"), "llama3")
-    found.copy(keys.key("tensor"), "layout", "tp")
+    found.copy(keys.key("tensor"), "layout.tp")
     keys.kernels()
     list_optimizer(found, "optim.name")
     keys.devices()
@@ -75,10 +75,10 @@ def _read_batch(keys: TrainerKeys) -> None:
     if size is None:
         found.ask("training.micro_batch", f"no `{micro}`", ["--set training.micro_batch=1"])
     else:
-        found.set("training", "micro_batch", digits(size), micro)
+        found.set("training.micro_batch", digits(size), micro)
     size = found.whole(batch)
     if size is None:
         size, why = keys.default("batch")
-        found.assume("training", "global_batch", f"{size} sequences", why)
+        found.assume("training.global_batch", f"{size} sequences", why)
     else:
-        found.set("training", "global_batch", f"{digits(size)} sequences", batch)
+        found.set("training.global_batch", f"{digits(size)} sequences", batch)

@@ -70,21 +70,21 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     off = found.switch("disable_gradient_checkpointing")
     on, key = keys.switch("checkpoints")
     if on:
-        found.set("training", "recompute", "full", key)
+        found.set("training.recompute", "full", key)
     elif off is None:
         why = f"{version}: disable_gradient_checkpointing is false"
-        found.assume("training", "recompute", "full", why)
+        found.assume("training.recompute", "full", why)
     else:
         key = "disable_gradient_checkpointing"
-        found.set("training", "recompute", "none" if off else "full", key)
+        found.set("training.recompute", "none" if off else "full", key)
     if on or not off:
         if keys.fsdp_version == 2:
             keys.checkpoints(forced=(False, f"{version}: FSDP 2 turns use_reentrant_gc off"))
         else:
             keys.checkpoints()
         if found.switch("use_unsloth_gc"):  # which copies them on the stream of the layers
-            found.set("offload", "activations", "100 %", "use_unsloth_gc")
-            found.set("offload", "overlap", "off", "use_unsloth_gc")
+            found.set("offload.activations", "100 %", "use_unsloth_gc")
+            found.set("offload.overlap", "off", "use_unsloth_gc")
     keys.ulysses("sequence_parallel_size", str(found.value("sequence_parallel_mode", "ring")))
     for key in ("use_unsloth", "use_kt", "shift_attn", "use_hyper_parallel"):
         if found.value(key):
@@ -116,22 +116,22 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
     keys.read_sharding(weights, why, _AXOLOTL_SHARDS)
     value = str(found.value("gradient_checkpointing", "")).lower()
     if value in ("offload", "offload_disk"):
-        found.set("training", "recompute", "full", "gradient_checkpointing")
-        found.set("offload", "activations", "100 %", "gradient_checkpointing")
+        found.set("training.recompute", "full", "gradient_checkpointing")
+        found.set("offload.activations", "100 %", "gradient_checkpointing")
     else:
         keys.recompute(_axolotl_reentry(keys))
     offload = "activation_offloading"
     if found.value(offload) in ("legacy", "disk", "hidden_states") or found.switch(offload):
-        found.set("offload", "activations", "100 %", offload)
-    found.copy("tensor_parallel_size", "layout", "tp")
+        found.set("offload.activations", "100 %", offload)
+    found.copy("tensor_parallel_size", "layout.tp")
     usual = "varlen_llama3" if keys.switch("packing")[0] else "batch_ring"
     function = str(found.value("ring_attn_func") or usual)
     for key in ("context_parallel_size", "sequence_parallel_degree"):
         keys.ulysses(key, function)
     _read_experts(keys)
     shard, copies = found.whole("dp_shard_size"), found.whole("dp_replicate_size")
-    if shard is not None and found.has("layout", "zero"):  # devices beyond them are replicas
-        found.set("sharding", "shard", f"{shard} * layout.cp", "dp_shard_size")
+    if shard is not None and found.has("layout.zero"):  # devices beyond them are replicas
+        found.set("sharding.shard", f"{shard} * layout.cp", "dp_shard_size")
     for key in ("layer_offloading", "selective_checkpointing"):
         if found.value(key) not in (None, False, 1):
             found.problem(key, *_REPLACED)
@@ -141,13 +141,13 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
         if found.switch(key):
             found.ignore(key, FUSED)
     if found.switch("eager_attention"):
-        found.set("training", "flash_attention", "off", "eager_attention")
+        found.set("training.flash_attention", "off", "eager_attention")
     _read_plugins(keys)
     keys.kernels()
     keys.devices()
-    if shard is not None and copies is not None and not found.has("cluster", "devices"):
+    if shard is not None and copies is not None and not found.has("cluster.devices"):
         count = f"{shard} * {copies} * layout.tp * layout.cp"
-        found.assume("cluster", "devices", count, "the product of the sizes of the mesh")
+        found.assume("cluster.devices", count, "the product of the sizes of the mesh")
     return found.translation()
 
 
@@ -212,9 +212,9 @@ def _read_experts(keys: TrainerKeys) -> None:
         what = "experts that are sharded separately from other weights are not modeled"
         found.problem(key, what, "only jobs without FSDP and DeepSpeed are supported with it")
     else:
-        found.set("layout", "ep", digits(degree), key)
+        found.set("layout.ep", digits(degree), key)
         why = f"{keys.rules['version']}: {key} exchanges tokens with DeepEP"
-        found.assume("routing", "dispatcher", "deepep", why)
+        found.assume("routing.dispatcher", "deepep", why)
         found.ignore("plugins", f"read with {key}")
 
 
@@ -250,17 +250,17 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
     elif keys.adapters(table("trl")):
         keys.frozen(weights, why)
         weights, why = "4 B", _ADAPTERS
-        quantized = found.has(BLOCK, "base") and "FastLanguageModel()" not in job.entries
+        quantized = found.has(f"{BLOCK}.base") and "FastLanguageModel()" not in job.entries
         if is_trl and quantized and not keys.switch("fp16")[0]:
             weights, why = "2 B", "TRL 1.16: adapters of a quantized model are in bfloat16"
             if not keys.switch("bf16")[0]:
                 weights, why = None, "without `bf16`, the script decides the type of the adapters"
     keys.read_sharding(weights, why)
     need = f"{keys.rules['version']}: adapters with DeepSpeed ZeRO 3 need reentrant checkpoints"
-    needs = is_trl and found.has_block("adapters") and keys.engine_stage == 3
+    needs = is_trl and found.has("adapters.") and keys.engine_stage == 3
     keys.recompute(forced=(True, need) if needs else None)
     if found.switch("activation_offloading"):
-        found.set("offload", "activations", "100 %", "activation_offloading")
+        found.set("offload.activations", "100 %", "activation_offloading")
     keys.kernels()
     keys.devices()
     return found.translation()
@@ -303,7 +303,7 @@ def read_swift(file: ImportFile, job: JobKeys) -> Translation:
         weights, why = "4 B", _ADAPTERS
     keys.read_sharding(weights, why)
     keys.devices()
-    alone = found.setting("cluster", "devices") == "1"
+    alone = found.setting("cluster.devices") == "1"
     whose = "one process" if alone else "FSDP and DeepSpeed" if keys.is_sharded else "replicas"
     enters = alone or keys.is_sharded
     keys.recompute((enters, f"{version}: {whose}: use_reentrant is {str(enters).lower()}"))

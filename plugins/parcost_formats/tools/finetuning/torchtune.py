@@ -47,8 +47,8 @@ def _read_model(found: SettingCollector) -> None:
     if entry in _TABLE["unwindowed"]["models"]:
         label = "full"
         why = f"{_VERSION}: layers of {name} have no sliding window"
-        found.assume(f"model {label} extends {entry}", "window", "0", why)
-    found.set("training", "model", label, key)
+        found.assume(f"model {label} extends {entry}.window", "0", why)
+    found.set("training.model", label, key)
 
 
 def _read_batch(found: SettingCollector) -> None:
@@ -63,12 +63,12 @@ def _read_batch(found: SettingCollector) -> None:
             reason = f"the file has no `{key}`"
             found.ask(f"training.{attribute}", reason, [f"--set training.{attribute}=1"])
             continue
-        found.set("training", attribute, digits(size), key)
+        found.set(f"training.{attribute}", digits(size), key)
         sizes.append(size)
     if len(sizes) == 2:
         _assume_batch(found, *sizes)
     key, packed = "tokenizer.max_seq_len", "dataset.packed"
-    length = found.copy(key, "training", "sequence")
+    length = found.copy(key, "training.sequence")
     if found.switch(packed):
         found.ignore(packed, "every sequence has the full length")
     else:
@@ -79,27 +79,27 @@ def _read_batch(found: SettingCollector) -> None:
 def _assume_batch(found: SettingCollector, size: int, steps: int) -> None:
     product = f"({size} * {steps} * layout.dp) sequences"
     why = "batch_size x gradient_accumulation_steps x data-parallel ranks"
-    found.assume("training", "global_batch", product, why)
+    found.assume("training.global_batch", product, why)
 
 
 def _read_layout(found: SettingCollector) -> None:
     """Read the device mesh, and the sharding of FSDP."""
     found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP2 of PyTorch")
     for key, attribute in (("tensor_parallel_dim", "tp"), ("context_parallel_dim", "cp")):
-        found.copy(key, "layout", attribute)
+        found.copy(key, f"layout.{attribute}")
     copies = found.whole("data_parallel_replicate_dim")
     if copies is not None and copies > 1:
         shard = f"layout.dp * layout.cp / {copies}"
-        found.set("sharding", "shard", shard, "data_parallel_replicate_dim")
+        found.set("sharding.shard", shard, "data_parallel_replicate_dim")
     found.whole("data_parallel_shard_dim", least=-1)
     key = "fsdp_reshard_after_forward"
     if found.switch(key) is False:
         set_strategy(found, "3 kept", key)
     else:
-        found.assume("layout", "zero", "3", f"{_VERSION}: distributed recipes shard by FSDP2")
+        found.assume("layout.zero", "3", f"{_VERSION}: distributed recipes shard by FSDP2")
     if found.switch("fsdp_cpu_offload"):
         for name in ("parameters", "optimizer"):
-            found.set("offload", name, "1", "fsdp_cpu_offload")
+            found.set(f"offload.{name}", "1", "fsdp_cpu_offload")
 
 
 def _read_precision(found: SettingCollector) -> None:
@@ -132,13 +132,13 @@ def _read_execution(found: SettingCollector) -> None:
         _read_selection(found, mode, option, on=on)
     elif on is None:
         fact = f"{_VERSION}: {key} is false"
-        found.assume("training", "recompute", "none", fact)
+        found.assume("training.recompute", "none", fact)
     else:
-        found.set("training", "recompute", "full" if on else "none", key)
+        found.set("training.recompute", "full" if on else "none", key)
     if found.switch("enable_activation_offloading"):
-        found.set("offload", "activations", "100 %", "enable_activation_offloading")
+        found.set("offload.activations", "100 %", "enable_activation_offloading")
     if found.switch("compile"):
-        found.set("kernels", "mode", "compiled", "compile")
+        found.set("kernels.mode", "compiled", "compile")
     loss = "loss._component_"
     if loss in found and not str(found.value(loss)).endswith(".CrossEntropyLoss"):
         found.leave_open(loss, "for a chunked loss, write `training { loss_chunks = 8 }`")
@@ -150,13 +150,13 @@ def _read_selection(found: SettingCollector, mode: str, option: str, *, on: bool
     chosen = found.value(option)
     if kind is None:
         return
-    found.set("training", "recompute", "none" if on or kind == "none" else "full", mode)
+    found.set("training.recompute", "none" if on or kind == "none" else "full", mode)
     if on or kind != "selective":
         return
     if chosen == "op":
-        found.set("recompute", "alternate", "on", option)
+        found.set("recompute.alternate", "on", option)
     elif (every := found.whole(option)) is not None:
-        found.set("recompute", "every", digits(every), option)
-        found.set("recompute", "first", digits(every - 1), option)  # counts the layers from 1
+        found.set("recompute.every", digits(every), option)
+        found.set("recompute.first", digits(every - 1), option)  # counts the layers from 1
     else:
         found.problem(mode, "`ac_option` is `op`, or n to recompute every n-th layer")

@@ -219,7 +219,7 @@ class TrainerKeys:
     def frozen(self, weights: str | None, why: str) -> None:
         """Set the size of a frozen weight: None if the checkpoint decides it."""
         if weights is not None:
-            self.found.assume(BLOCK, "weights", weights, why)
+            self.found.assume(f"{BLOCK}.weights", weights, why)
         else:
             answers = ("--set adapters.weights=2B", "--set adapters.weights=4B")
             self.found.ask(f"{BLOCK}.weights", why, answers)
@@ -242,7 +242,7 @@ class TrainerKeys:
         for key in self.rules["names"][name]:
             stated = self.found.whole(key)
             if stated is not None:
-                self.found.set("training", attribute, digits(stated), key)
+                self.found.set(f"training.{attribute}", digits(stated), key)
                 size = size or stated
         return size
 
@@ -259,21 +259,21 @@ class TrainerKeys:
             if size is None:
                 value, why = self.default(name)
                 size = value if isinstance(value, int) else None
-                found.assume("training", attribute, str(value), why)
+                found.assume(f"training.{attribute}", str(value), why)
                 sizes.append(str(value))
             else:
                 sizes.append(str(size))
         why = "batch per device x gradient accumulation steps x replicas"
         product = f"({sizes[0]} * {sizes[1]} * layout.dp) sequences"
-        found.assume("training", "global_batch", product, why)
+        found.assume("training.global_batch", product, why)
 
     def sequence(self) -> None:
         """Read the sequence length, and whether sequences are packed."""
         found, key = self.found, self.key("sequence")
-        length, usual = found.copy(key, "training", "sequence"), self.rules["defaults"]
+        length, usual = found.copy(key, "training.sequence"), self.rules["defaults"]
         for other in self.rules["names"]["sequence"]:
             if other in found and (_LOADED in found or found.value(other) == length):
-                found.copy(other, "training", "sequence")
+                found.copy(other, "training.sequence")
         if key in self.rules.get("unlimited", ()) and key in self._entries and key not in found:
             why = f"`{key}` is null: sequences of the data are not cut"
             found.ask(
@@ -281,7 +281,7 @@ class TrainerKeys:
             )
         elif length is None and "sequence" in usual and key not in found:
             value, why = self.default("sequence")
-            found.assume("training", "sequence", digits(int(value)), why)
+            found.assume("training.sequence", digits(int(value)), why)
         if "packing" in self.rules["names"]:
             packed, stated = self.switch("packing")
             joined = self.rules.get("joined", "")
@@ -293,7 +293,7 @@ class TrainerKeys:
                 found.ignore(stated or key, "every sequence has the full length")
             elif not packed:
                 reason = f"without packing, `{key}` is only the maximum length"
-                known = found.has("training", "sequence")
+                known = found.has("training.sequence")
                 name = stated or self.rules["names"]["packing"][0]
                 found.lack(name, reason, "" if known else "training.sequence")
 
@@ -386,7 +386,7 @@ class TrainerKeys:
             fact = (
                 f"{self.rules['version']}: without deepspeed or fsdp, replicas hold the whole state"
             )
-            found.assume("layout", "zero", "0", fact)
+            found.assume("layout.zero", "0", fact)
             read_replicas(found)
         return not is_open
 
@@ -410,9 +410,9 @@ class TrainerKeys:
         if key and not on and found.switch("fsdp_config.fsdp_activation_checkpointing"):
             found.ignore(key, "FSDP recomputes the layers that it wraps")
         elif key:
-            found.set("training", "recompute", value, key)
+            found.set("training.recompute", value, key)
         else:
-            found.assume("training", "recompute", value, self.default("checkpoints")[1])
+            found.assume("training.recompute", value, self.default("checkpoints")[1])
         if on:
             self.checkpoints(usual, forced)
 
@@ -428,19 +428,19 @@ class TrainerKeys:
         stated = found.switch(key)
         if stated is None or forced is not None:
             enters, why = forced or usual or self.default("reentrant")
-            found.assume("recompute", "stops_early", "off" if enters else "on", why)
+            found.assume("recompute.stops_early", "off" if enters else "on", why)
         else:
-            found.set("recompute", "stops_early", "off" if stated else "on", key)
+            found.set("recompute.stops_early", "off" if stated else "on", key)
         for options in self.rules["names"]["checkpoint_options"]:
             key = f"{options}.every_n_layers"
-            every = found.copy(key, "recompute", "every")
+            every = found.copy(key, "recompute.every")
             key = f"{options}.offload"
             if found.switch(key) and every not in (None, 1):
                 reason = "only checkpoints are offloaded to the host, not other activations"
                 found.leave_open(key, reason, "offload.activations")
             elif found.switch(key):
-                found.set("offload", "activations", "100 %", key)
-                found.set("offload", "overlap", "off", key)
+                found.set("offload.activations", "100 %", key)
+                found.set("offload.overlap", "off", key)
 
     def ulysses(self, key: str, mode: str, *, brought: bool = False) -> None:
         """Read the degree of sequence parallelism from *key*; *mode* names the algorithm.
@@ -451,17 +451,17 @@ class TrainerKeys:
         degree = self.found.whole(key)
         if degree is None:
             return
-        self.found.set("layout", "cp", digits(degree), key)
+        self.found.set("layout.cp", digits(degree), key)
         if degree > 1:
             words = mode.lower()
             algorithm = next((one for sign, one in _RINGS.items() if sign in words), "ulysses")
             why = f"{self.rules['version']}: {key} is {_CONTEXTS[algorithm]}"
-            self.found.assume("context", "algorithm", algorithm, why)
+            self.found.assume("context.algorithm", algorithm, why)
             if (brought or algorithm != "ulysses") and self.has_engine:  # which has Ulysses alone
                 self.found.use(RING_FRAMEWORK, key, why)
                 name = RING_FRAMEWORK.rpartition(".")[2]
                 self.found.rebase_framework(name)
-                self.found.assume("training", "framework", name, why)
+                self.found.assume("training.framework", name, why)
 
     def ask_for_narrow(self, key: str, backend: str) -> None:
         """Ask for the FP8 recipe of GEMMs; *backend* is the library that runs them."""
@@ -486,7 +486,7 @@ class TrainerKeys:
         for key in self.rules["names"].get("flash", ()):
             fused = found.switch(key)
             if fused is False:
-                found.set("training", "flash_attention", "off", key)
+                found.set("training.flash_attention", "off", key)
             elif fused:
                 found.ignore(key, "fused attention, as assumed")
         read_attention(found, self.key("attention"), self.rules["attention"]["unfused"])
@@ -503,10 +503,10 @@ class TrainerKeys:
         for one in others:
             found.leave_open(one, "compilers other than inductor are not modeled")
         if on and key and not others:
-            found.set("kernels", "mode", "compiled", key)
+            found.set("kernels.mode", "compiled", key)
         elif named and not others:
             why = f"{table('trainer')['version']}: {named[0]} turns torch_compile on"
-            found.assume("kernels", "mode", "compiled", why)
+            found.assume("kernels.mode", "compiled", why)
         read_compiler(found)
 
     def fuse_loss(self) -> None:
@@ -522,11 +522,11 @@ class TrainerKeys:
                     f"{self.rules['version']}: with {key} the loss of the trainer computes all "
                     "logits at once"
                 )
-                self.found.assume("training", "loss_chunks", "1", why)
+                self.found.assume("training.loss_chunks", "1", why)
                 return
         why = f"{self.rules['liger']}: a chunk of logits has the size of the hidden states"
         chunks = "ceil(training.model.vocabulary / training.model.hidden)"
-        self.found.assume("training", "loss_chunks", chunks, why)
+        self.found.assume("training.loss_chunks", chunks, why)
 
     @property
     def is_sharded(self) -> bool:
@@ -633,7 +633,7 @@ class TrainerKeys:
             size = self.found.whole(key)
             if size is not None:
                 unit = " sequences" if name == "global_batch" else ""
-                self.found.set("training", name, f"{digits(size)}{unit}", key)
+                self.found.set(f"training.{name}", f"{digits(size)}{unit}", key)
 
     def _engine_precision(self) -> None:
         """Set the precision of DeepSpeed from the data types of the trainer."""
@@ -666,8 +666,8 @@ class TrainerKeys:
         block = "precision trainer extends bf16_fsdp"
         assume_fsdp_types(self.found, block)
         if narrow == "fp16":
-            self.found.set(block, "compute", "fp16", key)
-        self.found.assume("training", "precision", "trainer", "the settings of this file")
+            self.found.set(f"{block}.compute", "fp16", key)
+        self.found.assume("training.precision", "trainer", "the settings of this file")
 
     def _plain_precision(self, weights: str | None, why: str) -> None:
         """Set the precision of a job without DeepSpeed or mixed-precision FSDP."""
@@ -682,8 +682,8 @@ class TrainerKeys:
         else:
             found.use("precisions.bf16_autocast", key, why)
             if narrow == "fp16":
-                found.set("precision trainer extends bf16_autocast", "compute", "fp16", key)
-                found.assume("training", "precision", "trainer", why)
+                found.set("precision trainer extends bf16_autocast.compute", "fp16", key)
+                found.assume("training.precision", "trainer", why)
 
     def _states(self) -> None:
         """Read the optimizer; 8-bit states change the precision."""
@@ -736,7 +736,7 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
         entries[key] = JsonEntry(word.text, word.start, word.end)
         why = f"`{key} {word.text}`: {word.unread}"
         stated = next((_count(options[one]) for one in _NODES if one in options), None)
-        ask_for_devices(partial(found.ask, key=key), why, word.answers, stated)
+        ask_for_devices(partial(found.ask, option=key), why, word.answers, stated)
         return
     if "num_processes" in found:
         number = found.whole("num_processes")
@@ -744,12 +744,12 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
         if any(one.text.rpartition("/")[2] in _SUBMITTING for one in job.launcher):
             number = number * factor if number is not None and factor is not None else None
         if number is not None:
-            found.set("cluster", "devices", digits(number), "num_processes")
+            found.set("cluster.devices", digits(number), "num_processes")
         return
     include = options.get("include")
     if include is not None and not include.unread and (chosen := _devices_in(include.text)):
         entries["--include"] = JsonEntry(include.text, include.start, include.end)
-        found.set("cluster", "devices", digits(chosen), "--include")
+        found.set("cluster.devices", digits(chosen), "--include")
         return
     ranks = next((name for name in _RANKS if name in options), None)
     nodes = next((name for name in _NODES if name in options), None)
@@ -770,7 +770,7 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
     word = options[ranks]
     key = ranks if ranks.isupper() else f"--{ranks}"
     entries[key] = JsonEntry(each, word.start, word.end)
-    found.set("cluster", "devices", digits(each * (count or 1)), key)
+    found.set("cluster.devices", digits(each * (count or 1)), key)
     if note := other_nodes(count or 1, each):
         found.leave_open(key, note, NODE_SIZE)
 
@@ -798,7 +798,7 @@ def _read_visible(
         return
     entries[key] = JsonEntry(word.text, word.start, word.end)
     job.assumed[key] = f"`{starter}` starts one process per device"
-    found.set("cluster", "devices", digits(each * (nodes or 1)), key)
+    found.set("cluster.devices", digits(each * (nodes or 1)), key)
     if note := other_nodes(nodes or 1, each):
         found.leave_open(key, note, NODE_SIZE)
 
@@ -816,10 +816,10 @@ def narrow_states(found: SettingCollector, size: float, key: str) -> None:
     if not block:
         block = f"precision states extends {base}"
         found.assume(
-            "training", "precision", "states", "base recipe, with the optimizer states of this file"
+            "training.precision", "states", "base recipe, with the optimizer states of this file"
         )
-    found.set(block, "optimizer", f"{master + size:g} B", key)
-    found.set(block, "update_traffic", f"{traffic + 2 * size:g} B", key)
+    found.set(f"{block}.optimizer", f"{master + size:g} B", key)
+    found.set(f"{block}.update_traffic", f"{traffic + 2 * size:g} B", key)
 
 
 def _devices_in(text: str) -> int | None:

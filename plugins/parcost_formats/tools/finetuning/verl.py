@@ -62,7 +62,7 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
         kind = str(found.value(_MODEL_TYPE[is_engine], "fp32"))
         size = {"fp32": "4 B", "float32": "4 B"}.get(kind, "2 B")
         why = f"{_VERSION}: FSDP shards frozen weights in the type of model_dtype, {kind}"
-        found.assume(BLOCK, "weights", size, why)
+        found.assume(f"{BLOCK}.weights", size, why)
     if is_engine:
         _read_batches(found, tokens=True)
         _read_engine(found)
@@ -74,9 +74,9 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
     read_attention(found, "model.override_config.attn_implementation")
     read_devices(found, entries, job)
     each = found.whole("trainer.n_gpus_per_node")
-    if each is not None and not found.has("cluster", "devices"):  # ranks that Ray starts
+    if each is not None and not found.has("cluster.devices"):  # ranks that Ray starts
         nodes = found.whole("trainer.nnodes") or 1
-        found.set("cluster", "devices", digits(each * nodes), "trainer.n_gpus_per_node")
+        found.set("cluster.devices", digits(each * nodes), "trainer.n_gpus_per_node")
     return found.translation()
 
 
@@ -94,9 +94,9 @@ def _read_batches(found: SettingCollector, *, tokens: bool) -> None:
             if dynamic in found:
                 found.ignore(dynamic, "micro-batches are counted in tokens")
             continue
-        if found.copy(key, "training", name, unit) is None and key not in found:
+        if found.copy(key, f"training.{name}", unit) is None and key not in found:
             why = f"{_VERSION}: {key} is {default}"
-            found.assume("training", name, f"{digits(default)}{unit}", why)
+            found.assume(f"training.{name}", f"{digits(default)}{unit}", why)
 
 
 def _read_micro_batch_of_all(found: SettingCollector) -> None:
@@ -131,7 +131,7 @@ def _read_tokens(found: SettingCollector, key: str, most: str) -> None:
         found.ask("training.micro_batch", f"{why}, so micro-batches are not full", answers, place)
     else:
         size = f"min({digits(limit // length)}, {digits(batch)} / layout.dp)"
-        found.assume("training", "micro_batch", size, why)
+        found.assume("training.micro_batch", size, why)
 
 
 def _read_engine(found: SettingCollector) -> None:
@@ -142,16 +142,16 @@ def _read_engine(found: SettingCollector) -> None:
             message = f"parcost does not read the engine {kind} of verl, only fsdp and fsdp2"
             found.problem(key, message, BY_HAND)
     found.use("frameworks.transformers", why=f"{_ENGINE}: FSDP of PyTorch")
-    found.assume("layout", "zero", "3", f"{_ENGINE}: FSDP shards fully")
+    found.assume("layout.zero", "3", f"{_ENGINE}: FSDP shards fully")
     found.assume(
-        "sharding", "accumulate", "shard", f"{_ENGINE}: gradients are reduced in every micro-batch"
+        "sharding.accumulate", "shard", f"{_ENGINE}: gradients are reduced in every micro-batch"
     )
     _read_ulysses(found, _ULYSSES)
     ranks = found.value("engine.fsdp_size", -1)
     if ranks != -1 and (count := found.whole("engine.fsdp_size")) is not None:
-        found.set("sharding", "shard", digits(count), "engine.fsdp_size")
+        found.set("sharding.shard", digits(count), "engine.fsdp_size")
     if found.switch("engine.reshard_after_forward") is False:
-        found.set("sharding", "reshard", "off", "engine.reshard_after_forward")
+        found.set("sharding.reshard", "off", "engine.reshard_after_forward")
     _read_types(found, _MODEL_TYPE[True])
     kind = str(found.value("engine.dtype", "bf16"))
     if kind not in ("bf16", "bfloat16"):
@@ -161,33 +161,33 @@ def _read_engine(found: SettingCollector) -> None:
     for key, names in _OFFLOADS.items():
         if found.switch(key):
             for name in names:
-                found.set("offload", name, "1", key)
+                found.set(f"offload.{name}", "1", key)
     key = "model.enable_gradient_checkpointing"
-    if found.copy_switch(key, "training", "recompute", "full", "none") is None:
-        found.assume("training", "recompute", "full", f"{_ENGINE}: {key} is True")
+    if found.copy_switch(key, "training.recompute", "full", "none") is None:
+        found.assume("training.recompute", "full", f"{_ENGINE}: {key} is True")
 
 
 def _read_layout(found: SettingCollector) -> None:
     """Read the sharding of FSDP, its ranks, and its data types."""
     found.use("frameworks.transformers", why=f"{_VERSION}: FSDP of PyTorch")
-    found.assume("layout", "zero", "3", f"{_VERSION}: fsdp_sft_trainer shards fully")
+    found.assume("layout.zero", "3", f"{_VERSION}: fsdp_sft_trainer shards fully")
     found.assume(
-        "sharding", "accumulate", "shard", f"{_VERSION}: gradients are reduced in every micro-batch"
+        "sharding.accumulate", "shard", f"{_VERSION}: gradients are reduced in every micro-batch"
     )
     _read_ulysses(found, "ulysses_sequence_parallel_size")
     _read_types(found, _MODEL_TYPE[False])
     key, also = (f"model.fsdp_config.{one}" for one in ("cpu_offload", "offload_params"))
     if all([found.switch(key), found.switch(also)]):
         for name in ("parameters", "optimizer"):
-            found.set("offload", name, "1", key)
+            found.set(f"offload.{name}", "1", key)
 
 
 def _read_ulysses(found: SettingCollector, key: str) -> None:
     degree = found.whole(key)
     if degree is not None:
-        found.set("layout", "cp", digits(degree), key)
+        found.set("layout.cp", digits(degree), key)
         if degree > 1:
-            found.assume("context", "algorithm", "ulysses", f"{_VERSION}: Ulysses")
+            found.assume("context.algorithm", "ulysses", f"{_VERSION}: Ulysses")
 
 
 def _read_types(found: SettingCollector, key: str) -> None:
@@ -196,11 +196,11 @@ def _read_types(found: SettingCollector, key: str) -> None:
     if kind in ("fp32", "float32"):
         why = f"{_VERSION}: matrix products in bf16, weights and reductions in fp32"
         found.use("precisions.bf16_fsdp", why=why)
-    elif kind in ("bf16", "bfloat16") and not found.has(BLOCK, "rank"):
+    elif kind in ("bf16", "bfloat16") and not found.has(f"{BLOCK}.rank"):
         found.use("precisions.bf16_pure", key, f"{_VERSION}: FSDP shards weights in bf16")
         why = f"{_VERSION}: gradients are reduced in fp32, and kept in the type of the weights"
-        found.assume("precision trainer extends bf16_pure", "reduction", "4 B", why)
-        found.assume("training", "precision", "trainer", "the settings of this file")
+        found.assume("precision trainer extends bf16_pure.reduction", "4 B", why)
+        found.assume("training.precision", "trainer", "the settings of this file")
     else:
         found.ask("precision", f"weights in {kind} are not supported", _TYPES, key)
 
@@ -208,7 +208,7 @@ def _read_types(found: SettingCollector, key: str) -> None:
 def _read_execution(found: SettingCollector) -> None:
     """Read recomputation, whose default differs between releases, and padding."""
     key = "model.enable_gradient_checkpointing"
-    if found.copy_switch(key, "training", "recompute", "full", "none") is None:
+    if found.copy_switch(key, "training.recompute", "full", "none") is None:
         answers = ("--set training.recompute=full", "--set training.recompute=none")
         found.ask(
             "training.recompute",

@@ -308,7 +308,7 @@ def read_start(options: ToolOptions, start: Option) -> None:
         why = f"there is no `{start.text}` in the catalogue"
         draft.ask("model", why, model_answers(start.text), start)
         return
-    draft.use(f"catalog.models.{entry}", assumption, start)
+    draft.use(f"models.{entry}", start, assumption)
     label = str(entry)
     for name, path in _CHANGES.items():
         if options.has(name):

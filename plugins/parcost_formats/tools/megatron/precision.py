@@ -22,13 +22,12 @@ def read_precision(options: ToolOptions) -> None:
     base, option = _base(options)
     if base is None:
         return
-    entry = f"catalog.precisions.{base}"
     why = "" if option else options.why("neither bf16 nor fp16 is on")
-    draft.use(entry, why, option)
+    draft.use(f"precisions.{base}", option, why)
     weights = _gathers(options, base)
     _state_bytes(options, base, weights)
     _products(options, base)
-    draft.recipe(base, _OWN, option, why)
+    draft.set_recipe(base, _OWN, option, why)
 
 
 def _base(options: ToolOptions) -> tuple[str | None, Option | None]:

@@ -54,7 +54,7 @@ def read_training(options: ToolOptions, framework: str) -> None:
         framework = "megatron_dualpipe_v"
     elif framework == "megatron_core" and is_zero_bubble(options):
         framework = "megatron_zero_bubble"
-    draft.use(f"catalog.frameworks.{framework}")
+    draft.use(f"frameworks.{framework}")
     label = framework
     if draft.has("framework."):
         label = "megatron"

@@ -23,7 +23,7 @@ _NARROW = ("--use catalog.precisions.mxfp8", "--use catalog.precisions.bf16_fsdp
 def read_execution(options: TitanOptions, degrees: ParallelDegrees) -> None:
     """Read recomputation, precision, kernels, loss, offloading and the optimizer."""
     draft, zero = options.draft, degrees.zero
-    draft.use(f"catalog.frameworks.{options.framework}")
+    draft.use(f"frameworks.{options.framework}")
     draft.assume(
         "training.framework", options.framework, options.why("the file has keys of this release")
     )
@@ -137,8 +137,8 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
         for one in map(options.get, (_GATHER, _RECIPE)):
             if one is not None:
                 draft.ignore(one, "it has no effect without the converter float8")
-    draft.use(f"catalog.precisions.{base}", "" if option else why, option)
-    draft.recipe(base, _OWN, option, why)
+    draft.use(f"precisions.{base}", option, "" if option else why)
+    draft.set_recipe(base, _OWN, option, why)
 
 
 def _read_data_types(options: TitanOptions, degrees: ParallelDegrees) -> Choice:
@@ -167,7 +167,7 @@ def _read_float8(options: TitanOptions, base: str, converters: Option, why: str)
     """Return the recipe of FP8 GEMMs; weights are stored as in the recipe *base*."""
     draft, whole = options.draft, options.get("training.dtype")
     if base == "bf16_pure" and whole is not None:
-        draft.use("catalog.precisions.bf16_pure", "", whole)
+        draft.use("precisions.bf16_pure", whole)
         for kept_as in _KEPT:
             if not draft.has(f"precision.{kept_as}"):
                 draft.set(f"precision.{kept_as}", f"{base}.{kept_as}", whole)

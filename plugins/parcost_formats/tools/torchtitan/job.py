@@ -92,7 +92,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
         for attribute, value in found["model"].items():
             draft.set(f"model.{attribute}", value, option)
     else:
-        draft.use(f"catalog.models.{entry}", option=option)
+        draft.use(f"models.{entry}", option)
     if options.copy("training.vocab_size", "model.vocabulary", 1) is not None:
         label = entry if "model" in found else "titan"
         draft.label("model", label if "model" in found else f"{label} extends {entry}")
