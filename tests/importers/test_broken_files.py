@@ -147,7 +147,7 @@ def test_a_number_that_is_no_quantity_is_an_error_at_its_place(
             FLAGSCALE,
             "use_distributed_optimizer: true",
             "use_distributed_optimizer: []",
-            "not a value of a switch",
+            "true or false is expected, but [] is given",
         ),
         ("a.toml", TOML, "seq_len = 8_192", "seq_len = {}", "`training.seq_len`"),
         (

@@ -577,7 +577,7 @@ def test_an_error_in_a_file_of_an_engine_has_its_place_there(run_command: Run) -
     )
     settings = '{"zero_optimization": {"stage": 3, "overlap_comm": "maybe"}}\n'
     done = run_command("import", "go.sh", files={"go.sh": script, "zero/ds.json": settings})
-    message = "`zero_optimization.overlap_comm`: true or false is expected --> zero/ds.json:1:36"
+    message = "`zero_optimization.overlap_comm`: true or false is expected, but maybe is given --> zero/ds.json:1:36"
     assert message in " ".join(done.err.split())
 
 

@@ -198,7 +198,7 @@ def test_the_accumulation_of_a_configuration_gives_the_batch(tmp_path: Path) -> 
         (
             '{"fp16": {"enabled": "yes"}}',
             "",
-            ['`fp16.enabled (ds.json:1)`: "yes" is not a value of a switch'],
+            ['`fp16.enabled (ds.json:1)`: it is a flag without a value, but "yes" is given'],
         ),
     ],
 )
@@ -229,7 +229,7 @@ def test_sequences_are_traded_for_heads_by_the_flag_of_deepspeed_alone(flag: str
 
 
 def test_a_stage_of_zero_is_0_to_3() -> None:
-    assert "5 is not known" in problems(small("--deepspeed --zero-stage 5"))[0]
+    assert "`5` is not known" in problems(small("--deepspeed --zero-stage 5"))[0]
 
 
 def test_states_on_a_disk_are_rejected() -> None:

@@ -157,5 +157,5 @@ def test_a_rate_of_dropout_that_is_no_number_is_an_error() -> None:
         "run.yaml", JOB.replace("attention_dropout: 0.0", "attention_dropout: zorp")
     )
     assert [one.message for one in found.problems] == [
-        "`model.attention_dropout`: a number from 0 to 1 is expected"
+        "`model.attention_dropout`: a number from 0 to 1 is expected, but zorp is given"
     ]

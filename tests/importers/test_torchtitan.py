@@ -394,7 +394,7 @@ def test_weight_gradients_in_high_precision_are_a_question() -> None:
 
 def test_a_recipe_of_float8_with_a_typo_is_an_error() -> None:
     (problem,) = Torchtitan().translate("run.toml", float8_by("rowwize")).problems
-    assert "rowwize is not known" in problem.message
+    assert "`rowwize` is not known" in problem.message
     assert problem.help == "known: tensorwise, rowwise, rowwise_with_gw_hp"
 
 

@@ -508,7 +508,7 @@ def test_a_length_that_is_no_number_is_an_error(value: str) -> None:
     assert [one.message.partition(",")[0] for one in found.problems] == [
         "`max_length`: a whole number "
         + (
-            "below 10^18 is expected"
+            "below 10^15 is expected"
             if value in ("1e30", 'float("inf")')
             else "of at least 1 is expected"
         )

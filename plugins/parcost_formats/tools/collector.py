@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +14,15 @@ from parcost import (
     Translation,
 )
 from parcost_formats.tools.answers import answer_to, option_attribute
-from parcost_formats.tools.drafts import Draft, Option, digits, key_of
+from parcost_formats.tools.drafts import (
+    AUTO,
+    TRUTHS,
+    Draft,
+    Option,
+    digits,
+    key_of,
+    make_key_option,
+)
 from parcost_formats.tools.file_importer import FileError, Place, error_at
 from parcost_formats.tools.json_text import JsonEntry, read_object
 from parcost_formats.tools.tables import is_listed, unknown_words, value_of_pattern
@@ -22,12 +30,6 @@ from parcost_formats.tools.yaml_text import read_mapping
 
 __all__ = ["AUTO", "OFF", "TRUTHS", "SettingCollector", "cost_reason", "digits"]
 __all__ += ["read_configuration", "read_named_configuration"]
-AUTO = "auto"
-#: Words of switches, as the parser of transformers reads them.
-TRUTHS = {
-    **dict.fromkeys(("true", "yes", "t", "y", "1"), True),
-    **dict.fromkeys(("false", "no", "f", "n", "0"), False),
-}
 #: Attributes for which no question is asked if another key of a file sets them.
 _BATCHES = tuple(
     f"training.{one}" for one in ("micro_batch", "micro_batches", "global_batch", "sequence")
@@ -77,7 +79,7 @@ def read_named_configuration(name: str, text: str, place: Place) -> Mapping[str,
 
 
 class SettingCollector(Draft):
-    """Collects the settings of a configuration.
+    """Collects the settings of a configuration or a command.
 
     Blocks are named as in a spec: ``layout`` or ``precision mixed extends bf16``. Methods that
     return the value of a key mark it as read. Keys that are never read are looked up in the
@@ -86,14 +88,18 @@ class SettingCollector(Draft):
 
     def __init__(
         self,
-        entries: Mapping[str, JsonEntry],
-        table: Mapping[str, Any],
+        entries: Mapping[str, JsonEntry | Option],
+        table: Mapping[str, Any] = MappingProxyType({}),
         assumed: Mapping[str, str] = MappingProxyType({}),
+        draft: Draft | None = None,
     ) -> None:
         """Read *entries* by a table; *assumed* are defaults that a library of the tool states, by
         key.
+
+        A *draft* that is given gets all that is found too.
         """
         super().__init__()
+        vars(self).update(vars(draft or self))
         self._assumed = assumed
         self._entries = entries
         self._table = table
@@ -106,76 +112,121 @@ class SettingCollector(Draft):
 
     def __contains__(self, key: str) -> bool:
         """Return whether the file has the key, with a value other than null."""
-        return key in self._entries and self._entries[key].value is not None
+        entry = self._entries.get(key)
+        return isinstance(entry, Option) or (entry is not None and entry.value is not None)
+
+    def lookup(self, key: str) -> Option | None:
+        """Return an option, even one whose value is unknown, if the file has it."""
+        entry = self._entries.get(key)
+        if entry is None or isinstance(entry, Option):
+            return entry
+        return make_key_option(key, entry, self._assumed.get(key, ""))
+
+    def get(self, key: str) -> Option | None:
+        """Return an option whose value is known, if the file has it."""
+        option = self.lookup(key)
+        if option is not None and option.unread and key not in self._keys:
+            self.leave(option, option.unread)
+        self._keys.add(key)
+        return None if option is None or option.unread else option
+
+    def find_enabled_option(self, key: str) -> Option | None:
+        """Return an option whose value is known, if the file has it and it is not off."""
+        option = self.get(key)
+        return None if option is None or option.text == "false" else option
+
+    def similar(self, key: str) -> Option | None:
+        """Return an option that is probably a misspelling of *key*, None without one."""
+        close = get_close_matches(key, self._entries, n=1, cutoff=0.9)
+        return self.lookup(close[0]) if close else None
 
     def keys_below(self, section: str) -> list[str]:
         """Return the keys of the file that are a section or below one."""
         return [key for key in self._entries if f"{key}.".startswith(f"{section}.")]
 
+    def rest(self) -> Sequence[Option]:
+        """Return the options that are not read."""
+        return [one for key in self._entries if key not in self._keys and (one := self.lookup(key))]
+
     def value(self, key: str, default: Any = None) -> Any:
         """Return the value of a key; the default if it is missing or null."""
-        if key not in self._entries:
-            return default
-        self._keys.add(key)
-        value = self._entries[key].value
-        return default if value is None else value
+        option = self.get(key)
+        return default if option is None or option.value is None else option.value
+
+    def _option_with_value(self, key: str) -> Option | None:
+        option = self.get(key)
+        return None if option is None or option.is_open else option
 
     def whole(self, key: str, *, least: int = 1) -> int | None:
         """Return the whole number of a key."""
-        value = self.value(key)
-        if value is None or value == AUTO:
+        option = self._option_with_value(key)
+        if option is None:
             return None
-        number = _whole(value)
+        number = option.whole
         if number is None or number < least:
-            large = type(value) in (int, float) and value >= 10**18
-            expected = "below 10^18" if large else f"of at least {least}"
-            self.problem(key, f"a whole number {expected} is expected")
+            limit = "below 10^15" if option.is_large else f"of at least {least}"
+            self.problem(key, f"a whole number {limit} is expected, but {option.shown} is given")
             return None
         return number
 
     def number(self, key: str, default: float | None = None, *, most: float = 1e6) -> float | None:
         """Return the number of a key, from 0 to *most*; the default if it is missing or null."""
-        value = self.value(key, default)
-        if value is None or value == AUTO:
+        option = self._option_with_value(key)
+        if option is None:
+            return None if self.value(key) == AUTO else default
+        number = option.number
+        if number is None or not 0.0 <= number <= most:
+            range = " from 0 to 1" if most == 1.0 else ""
+            self.problem(key, f"a number{range} is expected, but {option.shown} is given")
             return None
-        with suppress(TypeError, ValueError, OverflowError):
-            if not isinstance(value, bool) and 0.0 <= float(value) <= most:
-                return float(value)
-        self.problem(key, f"a number{' from 0 to 1' if most == 1.0 else ''} is expected")
-        return None
+        return number
 
     def switch(self, key: str) -> bool | None:
         """Return whether a key is on; None if it is missing."""
-        value = self.value(key)
-        if value is None or value == AUTO:
-            return None
-        if isinstance(value, bool):
-            return value
-        truth = TRUTHS.get(str(value).lower())
-        if truth is not None:
-            return truth
-        self.problem(key, "true or false is expected")
-        return None
+        option = self._option_with_value(key)
+        if option is not None:
+            self.check_switches([key])
+        return None if option is None else option.truth
+
+    def on(self, key: str) -> bool:
+        """Return whether a key is on, and in the file."""
+        return self.switch(key) is True
+
+    def check_switches(self, keys: Iterable[str]) -> None:
+        """Report an error for each of *keys* that is neither on nor off."""
+        for key in keys:
+            option = self.lookup(key)
+            if option is not None and option.truth is None and not option.unread:
+                is_flag = option.value is None
+                what = "it is a flag without a value" if is_flag else "true or false is expected"
+                self.problem(key, f"{what}, but {option.shown} is given")
 
     def word(self, key: str, words: Mapping[str, str]) -> str | None:
         """Return the entry of *words* for a key's value; report an error for any other value."""
-        value = self.value(key)
-        if value is None or value == AUTO:
+        option = self._option_with_value(key)
+        if option is None:
             return None
-        found = words.get(str(value).lower())
+        found = words.get(option.word)
         if found is None:
             known = ", ".join(dict.fromkeys(words))
-            self.problem(key, f"`{value}` is not known", f"known: {known}")
+            self.problem(key, f"`{option.shown}` is not known", f"known: {known}")
         return found
+
+    def choice(self, key: str, *known: str) -> str | None:
+        """Return the value of a key; report an error if it is not one of *known*."""
+        return self.word(key, {one: one for one in known})
 
     # Results
 
     def set(
         self, path: str, value: str, option: Option | str, assumption: str = "", remark: str = ""
     ) -> None:
-        """Set an attribute from a key; report a conflict if another key has set another value."""
+        """Set an attribute from a key; report a conflict if another key has set another value.
+
+        An option itself replaces the value.
+        """
         before, place = self.value_of(path), self.option(option)
-        if before is not None and before.end and before.value != value:
+        if isinstance(option, str) and before and before.end and before.value != value:
             message = (
                 f"`{before.key}` and `{place.key}` set `{path}` to different values: "
                 f"{before.value} and {value}"
@@ -188,19 +239,23 @@ class SettingCollector(Draft):
             super().set(path, value, place, assumption, remark)
 
     def option(self, option: Option | str) -> Option:
-        """Return an option, or that of a key with its place, for a setting or for a list."""
-        if not option or isinstance(option, Option):
-            return super().option(option)
+        """Return an option, or that of a key, which then sets or lists something."""
+        if not isinstance(option, str):
+            return option
         self._results.add(option)
-        entry, why = self._entries[option], self._assumed.get(option, "")
-        return Option(
-            name=option,
-            key=option,
-            start=entry.start,
-            end=entry.end,
-            assumption=why,
-            beside=entry.beside,
-        )
+        return self.lookup(option) or super().option(option)
+
+    def ignore_all(self, keys: Iterable[str], reason: str) -> None:
+        """List those of *keys* that the file has as options without effect on cost."""
+        for key in keys:
+            if option := self.get(key):
+                self.ignore(option, reason)
+
+    def skip(self, key: str, reason: str) -> None:
+        """List an option as one without effect on cost, with any value."""
+        if key in self._entries and key not in self._keys:
+            self._keys.add(key)
+            self.ignore(key, reason)
 
     def copy(self, key: str, path: str, unit: str = "", *, least: int = 1) -> int | None:
         """Set an attribute to the whole number of a key, with a *unit*, and return the number."""
@@ -215,6 +270,14 @@ class SettingCollector(Draft):
         if state is not None:
             self.set(path, on if state else off, key)
         return state
+
+    def default(self, key: str, path: str, value: str, why: str) -> None:
+        """Set an attribute to its default if the file does not state it; *key* is its option."""
+        option = self.lookup(key)
+        unread = option if option is not None and option.unread else None
+        if unread is not None:
+            why = f"{unread.key} is not read: {unread.unread}; {why}"
+        self.assume(path, value, why, unread)
 
     def copy_word(self, key: str, words: Mapping[str, str], path: str) -> str | None:
         """Set an attribute to the entry of *words* for a key's value, and return the entry."""
@@ -320,7 +383,7 @@ class SettingCollector(Draft):
                 unknown.append(self._make_unknown_key(key, entry))
         return unknown
 
-    def _make_unknown_key(self, key: str, entry: JsonEntry) -> ImportedKey:
+    def _make_unknown_key(self, key: str, entry: JsonEntry | Option) -> ImportedKey:
         """Return a key that is in no list, with the option that sets its attribute, if any."""
         attribute = ""
         if answer := answer_to(key, self._table):
@@ -338,23 +401,3 @@ def _rename(path: str, blocks: Mapping[str, str]) -> str:
     """Return the path of an attribute of a table; *blocks* renames blocks."""
     block, _, name = path.rpartition(".")
     return f"{blocks.get(block, block)}.{name}"
-
-
-def _whole(value: Any) -> int | None:
-    """Return a value as a whole number, if it is one.
-
-    A text with a leading zero is not accepted, because tools disagree on ``010``.
-
-    >>> _whole(8), _whole(5e8), _whole("5e8"), _whole(True), _whole(0.5), _whole("x"), _whole("010")
-    (8, 500000000, 500000000, None, None, None, None)
-    """
-    if isinstance(value, str):
-        if value[:1] == "0" and value[1:].isdecimal():
-            return None
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if abs(value) < 1e18 and value == int(value) else None

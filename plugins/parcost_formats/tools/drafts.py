@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -19,11 +19,19 @@ from parcost import (
     Translation,
     record,
 )
+from parcost_formats.tools.json_text import JsonEntry
 
 #: A multiple for which the rows of the tables are the least that tp divides.
 EXACT_ROWS = "ceil(training.model.vocabulary / layout.tp)"
 _DIGITS = 15  # of an integer that every float holds
 _SWITCHED = ("", "true", "false")
+#: The value of a key that a trainer decides.
+AUTO = "auto"
+#: Words of switches, as the parser of transformers reads them.
+TRUTHS = {
+    **dict.fromkeys(("true", "yes", "t", "y", "1"), True),
+    **dict.fromkeys(("false", "no", "f", "n", "0"), False),
+}
 
 
 @record(kw_only=True)
@@ -64,9 +72,114 @@ class Option:
         """Whether the option has exactly one value, which is not in a list."""
         return len(self.texts) == 1 and not isinstance(self.value, list)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the tool decides the value, as for null and ``auto`` of a configuration."""
+        return False
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the value is a number of too many digits."""
+        return self.is_single and (self.number or 0) >= 10**_DIGITS
+
+    @property
+    def whole(self) -> int | None:
+        """The value as a whole number below 10^15; None for another value."""
+        text = self.text.replace("_", "")
+        known = self.is_single and text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+        return int(text) if known else None
+
+    @property
+    def number(self) -> float | None:
+        """The value as a number; None for another value."""
+        try:
+            return float(self.text) if self.is_single else None
+        except ValueError:
+            return None
+
+    @property
+    def truth(self) -> bool | None:
+        """Whether a switch is on, as a flag without a value is; None for another value."""
+        known = len(self.texts) <= 1 and self.text in _SWITCHED and self.value not in ([], {})
+        return self.text != "false" and self.value != "" if known else None
+
+    @property
+    def word(self) -> str:
+        """The value as a word, "" for several values."""
+        return self.text if len(self.texts) == 1 else ""
+
     def evolve(self, **changes: Any) -> Option:
         """Return an option like this one, with *changes*."""
         return evolve(self, **changes)
+
+
+@record(kw_only=True)
+class KeyOption(Option):
+    """A key of a configuration whose tool converts values: a text may be a number or a switch."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the value is null, or left to a trainer (``auto``)."""
+        return self.value is None or self.value == AUTO
+
+    @property
+    def whole(self) -> int | None:
+        """The value as a whole number.
+
+        A text with a leading zero is none, because tools disagree on ``010``.
+
+        >>> [make_key_option("", JsonEntry(one, 0, 0)).whole for one in (8, 5e8, "5e8", True, 0.5)]
+        [8, 500000000, 500000000, None, None]
+        >>> [make_key_option("", JsonEntry(one, 0, 0)).whole for one in ("x", "010", 1e15)]
+        [None, None, None]
+        """
+        number = None if self.text[:1] == "0" and self.text[1:].isdecimal() else self.number
+        known = number is not None and abs(number) < 10**_DIGITS and number.is_integer()
+        return int(number) if number is not None and known else None
+
+    @property
+    def number(self) -> float | None:
+        """The value as a number; None for another value."""
+        with suppress(TypeError, ValueError, OverflowError):
+            return None if isinstance(self.value, bool) else float(self.value)
+        return None
+
+    @property
+    def truth(self) -> bool | None:
+        """Whether a switch is on, by the words of YAML and of transformers; None for others."""
+        return TRUTHS.get(str(self.value).lower())
+
+    @property
+    def word(self) -> str:
+        """The value as a word in lower case."""
+        return str(self.value).lower()
+
+
+def make_key_option(key: str, entry: JsonEntry, assumption: str = "") -> KeyOption:
+    """Return a key of a configuration with its place."""
+    return KeyOption(
+        name=key,
+        key=key,
+        texts=texts_of(entry.value),
+        start=entry.start,
+        end=entry.end,
+        assumption=assumption,
+        value=entry.value,
+        beside=entry.beside,
+    )
+
+
+def texts_of(value: Any) -> tuple[str, ...]:
+    """Return a value as texts; switches are ``true`` or ``false``.
+
+    >>> texts_of(True), texts_of(-1), texts_of(["model", "loss"]), texts_of(None)
+    (('true',), ('-1',), ('model', 'loss'), ())
+    """
+    if value is None:
+        return ()
+    if isinstance(value, list):
+        return tuple(map(str, value))
+    return (str(value).lower() if isinstance(value, bool) else str(value),)
 
 
 class Draft:
@@ -261,154 +374,6 @@ class Draft:
             unknown=tuple(self.unknown),
             questions=tuple(self._questions),
         )
-
-
-class OptionSet:
-    """The options of a file by name; reading one marks it as used."""
-
-    def __init__(self, draft: Draft, options: Mapping[str, Option]) -> None:
-        self.draft = draft
-        self._options = options
-        self._read: set[str] = set()
-
-    def get(self, name: str) -> Option | None:
-        """Return an option whose value is known, if the file has it."""
-        option = self._options.get(name)
-        if option is None:
-            return None
-        if not option.unread:
-            self._read.add(name)
-            return option
-        if name not in self._read:
-            self.draft.leave(option, option.unread)
-            self._read.add(name)
-        return None
-
-    def has(self, name: str) -> bool:
-        """Return whether the file has an option, read or not."""
-        return name in self._options
-
-    def lookup(self, name: str) -> Option | None:
-        """Return an option, even one whose value is unknown, if the file has it."""
-        return self._options.get(name)
-
-    def similar(self, name: str) -> Option | None:
-        """Return an option that is probably a misspelling of *name*, None without one."""
-        close = get_close_matches(name, self._options, n=1, cutoff=0.9)
-        return self._options[close[0]] if close else None
-
-    def find_enabled_option(self, name: str) -> Option | None:
-        """Return an option whose value is known, if the file has it and it is not off."""
-        option = self.get(name)
-        return None if option is None or option.text == "false" else option
-
-    def ignore(self, names: Iterable[str], reason: str) -> None:
-        """List the options in *names* that the file has as options without effect on cost."""
-        for name in names:
-            if option := self.get(name):
-                self.draft.ignore(option, reason)
-
-    def skip(self, name: str, reason: str) -> None:
-        """List an option as one without effect on cost, with any value."""
-        option = self._options.get(name)
-        if option is not None and name not in self._read:
-            self._read.add(name)
-            self.draft.ignore(option, reason)
-
-    def whole(self, name: str, least: int = 0) -> int | None:
-        """Return an option as an integer of at least *least*; report an error for another value."""
-        option = self.get(name)
-        if option is None:
-            return None
-        text = option.text.replace("_", "")
-        known = option.is_single and text.isascii() and text.isdecimal() and len(text) <= _DIGITS
-        if not known or int(text) < least:
-            expected = "a whole number" if not least else "a whole number of at least 1"
-            shown = option.shown
-            if option.is_single and text.isascii() and text.isdecimal() and len(text) > _DIGITS:
-                expected = f"a whole number below 10^{_DIGITS}"
-            self.draft.problem(option, f"{expected} is expected, but {shown} is given")
-            return None
-        return int(text)
-
-    def number(self, name: str) -> float | None:
-        """Return an option as a number; report an error for another value."""
-        option = self.get(name)
-        if option is None:
-            return None
-        try:
-            found = float(option.text)
-        except ValueError:
-            found = -1.0
-        if not option.is_single or not 0 <= found < 1e15:
-            shown = option.shown
-            self.draft.problem(option, f"a number is expected, but {shown} is given")
-            return None
-        return found
-
-    def word(self, name: str, *known: str) -> str | None:
-        """Return the value of an option; report an error if it is not one of *known*."""
-        option = self.get(name)
-        if option is None:
-            return None
-        if len(option.texts) == 1 and (not known or option.text in known):
-            return option.text
-        shown = " ".join(option.texts)[:40] or "nothing"
-        self.draft.problem(option, f"{shown} is not known", f"known: {', '.join(known)}")
-        return None
-
-    def on(self, name: str) -> bool:
-        """Return whether a switch is on."""
-        return self.state(name) is True
-
-    def state(self, name: str) -> bool | None:
-        """Return whether a switch is on or off; None if the file lacks it."""
-        option = self.get(name)
-        if option is None:
-            return None
-        if not _is_switch(option) or option.value == "" or len(option.texts) > 1:
-            shown = " ".join(option.texts)[:40] or f"{option.value!r}"
-            self.draft.problem(option, f"it is a flag without a value, but {shown} is given")
-        return option.text != "false"
-
-    def check_switches(self, names: Iterable[str]) -> None:
-        """Report an error for each switch in *names* that has a value other than true or false."""
-        for name in names:
-            option = self._options.get(name)
-            if option is None or option.unread or _is_switch(option):
-                continue
-            message = f"{option.text[:40] or repr(option.value)} is not a value of a switch"
-            self.draft.problem(option, message, "true or false is expected")
-
-    def copy(self, name: str, path: str, least: int = 0) -> int | None:
-        """Set an attribute to an integer option, and return the integer."""
-        found = self.whole(name, least)
-        if found is not None:
-            self.draft.set(path, digits(found), self._options[name])
-        return found
-
-    def copy_switch(self, name: str, path: str, on: str = "on", off: str = "off") -> Option | None:
-        """Set an attribute to *on* or *off* by a switch, and return its option."""
-        option = self.get(name)
-        if option is not None:
-            self.draft.set(path, off if option.text == "false" else on, option)
-        return option
-
-    def default(self, name: str, path: str, value: str, why: str) -> None:
-        """Set an attribute to its default if the file does not state it; *name* is its option."""
-        option = self._options.get(name)
-        if option is not None and option.unread:
-            why = f"{option.key} is not read: {option.unread}; {why}"
-        self.draft.assume(path, value, why, option if option and option.unread else None)
-
-    def rest(self) -> Sequence[Option]:
-        """Return the options that are not read."""
-        return [option for name, option in self._options.items() if name not in self._read]
-
-
-def _is_switch(option: Option) -> bool:
-    """Return whether an option is a flag without a value, true, or false."""
-    return option.text in _SWITCHED and option.value not in ([], {})
 
 
 def key_of(option: Option, reason: str) -> ImportedKey:

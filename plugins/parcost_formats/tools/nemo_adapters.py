@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from attrs import evolve
 
 from parcost_formats.tools.collector import SettingCollector
-from parcost_formats.tools.drafts import Option, OptionSet
+from parcost_formats.tools.drafts import Option, make_key_option
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.adapters import (
     BLOCK,
@@ -45,7 +45,7 @@ def read_nemo_adapters(
     *assumed* are keys whose values are set by a library, with the reasons.
     """
     fields = {
-        key.removeprefix(prefix): _option(key, entry, assumed.get(key, ""))
+        key.removeprefix(prefix): make_key_option(key, entry, assumed.get(key, ""))
         for key, entry in entries.items()
         if key.startswith(prefix)
     }
@@ -56,7 +56,7 @@ def read_nemo_adapters(
     degree = found.setting("layout.tp")
     name = "tensor_model_parallel_size"
     layout = {name: Option(name=name, key=name, texts=(degree,))} if degree else {}
-    read_adapters(found, fields, OptionSet(found, layout), tool)
+    read_adapters(found, fields, SettingCollector(layout, draft=found), tool)
     mlp = [one for one in ("gate", "up", "down") if found.setting(f"{BLOCK}.{one}") == "on"]
     if mlp and has_experts(found):
         message = (
@@ -67,20 +67,4 @@ def read_nemo_adapters(
         (one for one in entries if one.rpartition(".")[2] in _FP8 and found.switch(one)), ""
     )
     if narrow:
-        ask_for_frozen_type(found, _option(narrow, entries[narrow], ""))
-
-
-def _option(key: str, entry: JsonEntry, assumption: str) -> Option:
-    """Return a key as an option, whose values are texts."""
-    value = entry.value
-    shown = str(value).lower() if isinstance(value, bool) else str(value)
-    texts = tuple(map(str, value)) if isinstance(value, list) else (shown,)
-    return Option(
-        name=key.rpartition(".")[2],
-        key=key,
-        texts=() if value is None else texts,
-        start=entry.start,
-        end=entry.end,
-        value=value,
-        assumption=assumption,
-    )
+        ask_for_frozen_type(found, found.option(narrow))

@@ -297,17 +297,17 @@ def _check_words(draft: Draft, options: Iterable[Option]) -> None:
 def _start(options: ToolOptions, job: ToolJob) -> None:
     """Read the model that a job names, and list the keys that only the tool reads."""
     for option, why in job.rejected:
-        options.draft.problem(option, why)
+        options.problem(option, why)
     for option in job.ignored:
-        options.draft.ignore(option, job.reason(option))
+        options.ignore(option, job.reason(option))
     for option, why in job.left:
-        options.draft.leave(option, why)
+        options.leave(option, why)
     for option in job.doubts:
         options.doubt(option, option.unread, ["model", "dropout"])
-        options.draft.leave(option, option.unread, "model")
-        options.ask("model", option, option.unread)
-        if _has_experts(options) and not options.has("moe_token_dispatcher_type"):
-            options.ask("routing.dispatcher", option, option.unread)
+        options.leave(option, option.unread, "model")
+        options.ask_for("model", option, option.unread)
+        if _has_experts(options) and "moe_token_dispatcher_type" not in options:
+            options.ask_for("routing.dispatcher", option, option.unread)
     if job.model is not None:
         read_start(options, job.model)
     elif (checkpoint := job.checkpoint) is not None and (
@@ -318,14 +318,14 @@ def _start(options: ToolOptions, job: ToolJob) -> None:
         read_start(options, checkpoint.evolve(texts=(found,), assumption=why))
     elif checkpoint is not None:
         why = f"the checkpoint `{checkpoint.text}` has it"
-        options.draft.ask("model", why, model_answers(checkpoint.text), checkpoint)
+        options.ask("model", why, model_answers(checkpoint.text), checkpoint)
     if job.devices and all(one.text.isdecimal() for one in job.devices):
         count = prod(int(one.text) for one in job.devices)
         shown = " * ".join(one.key.rpartition(".")[2] for one in job.devices)
-        options.draft.set("cluster.devices", digits(count), job.devices[0].evolve(key=shown))
+        options.set("cluster.devices", digits(count), job.devices[0].evolve(key=shown))
         sizes = [int(one.text) for one in job.devices]
         if len(sizes) == 2 and (note := other_nodes(*sizes)):
-            options.draft.leave(job.devices[1], note, NODE_SIZE)
+            options.leave(job.devices[1], note, NODE_SIZE)
 
 
 def _name_in_checkpoint(checkpoint: str) -> str:
@@ -367,7 +367,7 @@ def _of_recipe(
         options.check_default("training.precision")
     if recipe.model is not None:
         read_start(options, recipe.model)
-    elif not options.has("num_layers"):
+    elif "num_layers" not in options:
         draft.ask("model", "the file names no model", ["--use catalog.models.llama31_8b"])
     if recipe.devices is not None:
         draft.set("cluster.devices", digits(int(recipe.devices.text)), recipe.devices)
@@ -403,7 +403,9 @@ def _is_configuration(option: Option) -> bool:
 
 
 def _has_experts(options: ToolOptions) -> bool:
-    return options.has("num_experts") or (options.whole("expert_model_parallel_size") or 1) > 1
+    return (
+        "num_experts" in options or (options.whole("expert_model_parallel_size", least=0) or 1) > 1
+    )
 
 
 def _doubts(options: ToolOptions, line: CommandLine) -> None:
@@ -411,7 +413,7 @@ def _doubts(options: ToolOptions, line: CommandLine) -> None:
     for option in line.conditional:
         path = _DOUBTS["decides"].get(option.name, "")
         if path and not is_ignored(TOOL, option.name) and not _is_stated(option, line):
-            options.ask(path, option, option.unread)
+            options.ask_for(path, option, option.unread)
     for stray in line.strays:
         if stray.unread not in (ARGUMENTS, NO_FLAG):
             options.doubt(stray, stray.unread, EVERYTHING)
@@ -436,18 +438,18 @@ def read_options(options: ToolOptions, framework: str, entry: Option | None = No
         if option is not None and option.text != "false":
             why = options.reasons.get(name) or found["why"]
             options.doubt(option, why, found["about"])
-            options.draft.leave(option, why, _SET_ELSEWHERE.get(name, ""))
+            options.leave(option, why, _SET_ELSEWHERE.get(name, ""))
     for option in [one for one in options.rest() if _is_configuration(one)]:
         rule = table(TOOL)["elsewhere"]["yaml_cfg"]
         options.get(option.name)
         options.doubt(option, rule["why"], rule["about"])
-        options.draft.leave(option, rule["why"])
-    other = next((one for one in table(TOOL)["other_models"] if options.has(one)), "")
+        options.leave(option, rule["why"])
+    other = next((one for one in table(TOOL)["other_models"] if one in options), "")
     if other:
         option = options.lookup(other)
         assert option is not None
-        options.ask("model", option, table(TOOL)["other_models"][other])
-    if other or options.draft.has("training.model"):
+        options.ask_for("model", option, table(TOOL)["other_models"][other])
+    if other or options.has("training.model"):
         read_exchange(options)
     else:
         read_model(options)

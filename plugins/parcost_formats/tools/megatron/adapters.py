@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from parcost import did_you_mean
-from parcost_formats.tools.collector import digits
-from parcost_formats.tools.drafts import Draft, Option, OptionSet
+from parcost_formats.tools.collector import SettingCollector
+from parcost_formats.tools.drafts import Draft, Option, digits
 from parcost_formats.tools.python_code import Cell, Entity, UnreadValue
 from parcost_formats.tools.tables import table
 
@@ -81,7 +81,9 @@ def find_fields(
     return found
 
 
-def read_adapters(draft: Draft, fields: Mapping[str, Option], layout: OptionSet, tool: str) -> None:
+def read_adapters(
+    draft: Draft, fields: Mapping[str, Option], layout: SettingCollector, tool: str
+) -> None:
     """Set the adapters of a job by their *fields*; *layout* has tp and the experts of the job.
 
     *tool* is the tool with its version, for assumptions.
@@ -102,9 +104,11 @@ def read_adapters(draft: Draft, fields: Mapping[str, Option], layout: OptionSet,
             kind, f"adapters of the class `{kind.text}` are not supported", f"known: {known}"
         )
         return
-    found = OptionSet(draft, {name: one for name, one in fields.items() if name != _CLASS})
+    found = SettingCollector(
+        {name: one for name, one in fields.items() if name != _CLASS}, draft=draft
+    )
     _check_fields(draft, fields)
-    rank = found.whole("dim", 1)
+    rank = found.whole("dim")
     if rank is not None:
         draft.set(f"{BLOCK}.rank", digits(rank), fields["dim"])
     elif "dim" not in fields:
@@ -122,19 +126,21 @@ def read_adapters(draft: Draft, fields: Mapping[str, Option], layout: OptionSet,
         _read_experts(draft, found, fields, layout, canonical=canonical)
 
 
-def read_swift_adapters(draft: Draft, fields: Mapping[str, Option], layout: OptionSet) -> None:
+def read_swift_adapters(
+    draft: Draft, fields: Mapping[str, Option], layout: SettingCollector
+) -> None:
     """Set the adapters of a job of Megatron-SWIFT by its arguments *fields*."""
     rules: Mapping[str, Any] = table("megatron_tools")["ms_swift"]
     own, tool = rules["adapters"], str(rules["version"])
-    found, kind = OptionSet(draft, fields), fields[_CLASS]
+    found, kind = SettingCollector(fields, draft=draft), fields[_CLASS]
     for name, one in own["keep"].items():
         option = found.get(name)
         if option is not None and option.text not in one["values"]:
             draft.problem(option, str(one["why"]))
         elif option is not None:
             draft.ignore(option)
-    found.ignore(own["ignored"], "it has no effect on cost")
-    rank = found.whole("lora_rank", 1)
+    found.ignore_all(own["ignored"], "it has no effect on cost")
+    rank = found.whole("lora_rank")
     if rank is not None:
         draft.set(f"{BLOCK}.rank", digits(rank), fields["lora_rank"])
     elif "lora_rank" not in fields:
@@ -154,10 +160,10 @@ def read_swift_adapters(draft: Draft, fields: Mapping[str, Option], layout: Opti
         draft.set(f"{BLOCK}.experts", "each", kind)
 
 
-def _read_layout(draft: Draft, kind: Option, layout: OptionSet, split: str) -> None:
+def _read_layout(draft: Draft, kind: Option, layout: SettingCollector, split: str) -> None:
     """Set how tensor parallelism splits adapters; ask for the type of frozen weights in fp8."""
     narrow = layout.lookup("fp8_param_gather")
-    if layout.has("fp8_format") and narrow is not None and narrow.text == "true":
+    if "fp8_format" in layout and narrow is not None and narrow.text == "true":
         ask_for_frozen_type(draft, narrow)
     degree = layout.lookup("tensor_model_parallel_size")
     if degree is None or degree.text != "1":
@@ -245,7 +251,7 @@ def _set_targets(
 
 
 def _read_dropout(
-    draft: Draft, found: OptionSet, fields: Mapping[str, Option], kind: Option, tool: str
+    draft: Draft, found: SettingCollector, fields: Mapping[str, Option], kind: Option, tool: str
 ) -> None:
     """Set the dropout of the inputs; one of the outputs is rejected."""
     share, option = found.number("dropout"), fields.get("dropout")
@@ -262,9 +268,9 @@ def _read_dropout(
 
 def _read_experts(
     draft: Draft,
-    found: OptionSet,
+    found: SettingCollector,
     fields: Mapping[str, Option],
-    layout: OptionSet,
+    layout: SettingCollector,
     *,
     canonical: bool,
 ) -> None:
@@ -285,7 +291,7 @@ def _read_experts(
     normalize = fields.get("normalize_moe_lora")
     if normalize is None or not found.on("normalize_moe_lora"):
         return
-    top, rank = layout.whole("moe_router_topk", 1), found.whole("dim", 1) or 32
+    top, rank = layout.whole("moe_router_topk"), found.whole("dim") or 32
     if top is None:
         draft.problem(normalize, "the file has no number of experts per token", "set `expert_rank`")
     elif rank % top:

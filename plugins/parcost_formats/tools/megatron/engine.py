@@ -23,18 +23,17 @@ def read_engine(options: ToolOptions, text: str, place: Option) -> None:
 
     A flag with another value is an error. Unsupported keys that may affect cost are listed.
     """
-    draft = options.draft
     try:
         entries = read_object(text)
     except FileError as error:
-        draft.problem(place, f"`{place.text}`: {error}")
+        options.problem(place, f"`{place.text}`: {error}")
         return
     values = {key: entry.value for key, entry in entries.items()}
     stage = values.get(_STAGE, 0)
     is_stage = type(stage) is int and 0 <= stage <= 3
     if not is_stage or "nvme" in values.values():
         what = _RULES["disk"] if is_stage else "the stages of ZeRO are 0 to 3"
-        draft.problem(place, f"`{place.text}`: {what}")
+        options.problem(place, f"`{place.text}`: {what}")
         return
     found = _engine_options(entries, text, place)
     stated_stage = place.evolve(name="zero_stage", key=f"{_STAGE} ({place.text})", texts=("0",))
@@ -53,7 +52,7 @@ def read_engine(options: ToolOptions, text: str, place: Option) -> None:
         found["optimizer"] = place.evolve(name="optimizer", key=where, texts=(kind,))
     options.add_engine(found, _recipe(stage, values))
     if rest := _unread_keys(values):
-        draft.leave(place, f"these keys of the file are not supported: {', '.join(rest[:6])}")
+        options.leave(place, f"these keys of the file are not supported: {', '.join(rest[:6])}")
 
 
 def _engine_options(
@@ -99,6 +98,6 @@ def _agrees(options: ToolOptions, one: Option) -> bool:
     here = flag.text or "true"
     if here != one.text:
         help = "the flag and the configuration must agree"
-        options.draft.problem(flag, f"it is {here} here, but {one.key} is {one.text}", help)
-        options.draft.problem(one, f"it is {one.text}, but {flag.key} is {here}", help)
+        options.problem(flag, f"it is {here} here, but {one.key} is {one.text}", help)
+        options.problem(one, f"it is {one.text}, but {flag.key} is {here}", help)
     return here == one.text

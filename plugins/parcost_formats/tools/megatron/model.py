@@ -32,17 +32,16 @@ _LATENT = {"kv_lora_rank": 32, "qk_head_dim": 128, "qk_pos_emb_head_dim": 64, "v
 
 def has_sizes(options: ToolOptions) -> bool:
     """Return whether the options state the sizes of a transformer."""
-    return options.has("num_layers") or options.has("hidden_size")
+    return "num_layers" in options or "hidden_size" in options
 
 
 def read_model(options: ToolOptions) -> None:
     """Read the attributes of a transformer, if the options state its sizes."""
     if not has_sizes(options):
         return
-    draft = options.draft
     for name, path in _NUMBERS["model"].items():
-        options.copy(name, path, 0 if name == "mtp_num_layers" else 1)
-    hidden = options.whole("hidden_size", 1)
+        options.copy(name, path, least=0 if name == "mtp_num_layers" else 1)
+    hidden = options.whole("hidden_size")
     _mlp(options, hidden)
     _attention(options)
     _vocabulary(options)
@@ -50,29 +49,28 @@ def read_model(options: ToolOptions) -> None:
     _positions(options)
     _window(options)
     _delta_net(options)
-    kind = options.word("softmax_type", "vanilla", "learnable", "off-by-one")
+    kind = options.choice("softmax_type", "vanilla", "learnable", "off-by-one")
     option = options.get("softmax_type")
     if option is not None and kind == "learnable":
-        draft.set("model.sinks", "on", option)
+        options.set("model.sinks", "on", option)
     elif option is not None and kind == "off-by-one":
-        draft.leave(option, "a constant in the softmax is not modeled")
+        options.leave(option, "a constant in the softmax is not modeled")
 
 
 def _mlp(options: ToolOptions, hidden: int | None) -> None:
-    draft = options.draft
     gates = [name for name in ("swiglu", "quick_geglu") if options.on(name)]
     gate = options.get(gates[0]) if gates else None
     plain = options.get("squared_relu")
     variant = options.get("glu_activation")  # of BigScience and GLM: geglu, liglu, reglu, swiglu
     if gate is not None:
-        draft.set("model.gated", "on", gate)
+        options.set("model.gated", "on", gate)
     elif variant is not None and variant.text not in ("None", "null", "false"):
-        draft.set("model.gated", "on", variant)
+        options.set("model.gated", "on", variant)
     elif plain is not None:
-        draft.set("model.gated", "off", plain)
+        options.set("model.gated", "off", plain)
     else:
         options.default("swiglu", "model.gated", "off", "GELU")
-    if options.copy("ffn_hidden_size", "model.ffn", 1) is None and hidden is not None:
+    if options.copy("ffn_hidden_size", "model.ffn") is None and hidden is not None:
         if gates[:1] == ["swiglu"]:
             why = "with swiglu two thirds of 4 x hidden, a multiple of 64"
             options.default("ffn_hidden_size", "model.ffn", digits(8 * hidden // 3 // 64 * 64), why)
@@ -81,42 +79,41 @@ def _mlp(options: ToolOptions, hidden: int | None) -> None:
             options.default("ffn_hidden_size", "model.ffn", digits(4 * hidden), why)
     option = options.get("activation_func_clamp_value")
     if option is not None:
-        draft.set("model.clamped", "on", option)
+        options.set("model.clamped", "on", option)
 
 
 def _attention(options: ToolOptions) -> None:
-    draft = options.draft
     latent = options.on("multi_latent_attention")
     for name, path in _NUMBERS["latent"].items():
         option, default = options.get(name), _LATENT.get(name)
         if not latent:
             if option is not None:
-                draft.ignore(option, "it has no effect without --multi-latent-attention")
-        elif options.copy(name, path) is None and default:
+                options.ignore(option, "it has no effect without --multi-latent-attention")
+        elif options.copy(name, path, least=0) is None and default:
             options.default(name, path, str(default), f"{name} is {default}")
     grouped, groups = options.on("group_query_attention"), options.get("num_query_groups")
     for name in ("kv_channels", "num_query_groups", "qk_layernorm"):
         option = options.get(name)
         if latent and option is not None:
-            draft.ignore(option, "compressed keys and values have sizes and norms of their own")
+            options.ignore(option, "compressed keys and values have sizes and norms of their own")
     if latent:
         return
-    options.copy("kv_channels", "model.head_dim", 1)
-    kind = options.word("attention_head_type", "multihead", "multiquery")  # of BigCode
+    options.copy("kv_channels", "model.head_dim")
+    kind = options.choice("attention_head_type", "multihead", "multiquery")  # of BigCode
     one = options.get("attention_head_type")
     if one is not None and kind == "multiquery":
-        draft.set("model.kv_heads", "1", one)
+        options.set("model.kv_heads", "1", one)
     elif grouped and groups is not None:
-        options.copy("num_query_groups", "model.kv_heads", 1)
+        options.copy("num_query_groups", "model.kv_heads")
     elif grouped:
         options.default("num_query_groups", "model.kv_heads", "1", "one group")
     elif groups is not None:
         why = "without --group-query-attention, every query head has its own KV head"
-        draft.ignore(groups, why)
-    elif options.copy("num_key_value_heads", "model.kv_heads", 1) is None:  # of Megatron-DeepSpeed
+        options.ignore(groups, why)
+    elif options.copy("num_key_value_heads", "model.kv_heads") is None:  # of Megatron-DeepSpeed
         options.check_default("model.kv_heads")
     if norm := options.find_enabled_option("qk_layernorm"):
-        draft.set("model.qk_norm", "on", norm)
+        options.set("model.qk_norm", "on", norm)
 
 
 def _has_rest(options: ToolOptions) -> bool:
@@ -127,22 +124,21 @@ def _has_rest(options: ToolOptions) -> bool:
 
 
 def _vocabulary(options: ToolOptions) -> None:
-    draft = options.draft
     padded = options.get("padded_vocab_size")
     if padded is not None:
-        options.copy("padded_vocab_size", "model.vocabulary", 1)
+        options.copy("padded_vocab_size", "model.vocabulary")
         why = "--padded-vocab-size is the size of the embedding"
-        options.ignore(("vocab_size", "make_vocab_size_divisible_by"), why)
+        options.ignore_all(("vocab_size", "make_vocab_size_divisible_by"), why)
         return
     why = "rows of the embedding are a multiple of 128 x tp"
     rows = options.get("make_vocab_size_divisible_by")
     if rows is not None and rows.text == "1" and _has_rest(options):
         exact = options.why("the rows are a multiple of tp")
-        draft.assume("layout.vocabulary_multiple", EXACT_ROWS, exact, rows)
-    elif options.copy("make_vocab_size_divisible_by", "layout.vocabulary_multiple", 1) is None:
+        options.assume("layout.vocabulary_multiple", EXACT_ROWS, exact, rows)
+    elif options.copy("make_vocab_size_divisible_by", "layout.vocabulary_multiple") is None:
         options.default("make_vocab_size_divisible_by", "layout.vocabulary_multiple", "128", why)
     tokenizer = options.get("tokenizer_type")
-    if options.copy("vocab_size", "model.vocabulary", 1) is not None or options.has("vocab_size"):
+    if options.copy("vocab_size", "model.vocabulary") is not None or "vocab_size" in options:
         return
     merges = options.lookup("merge_file")
     if tokenizer is None and merges is not None:  # which no other tokenizer has
@@ -152,11 +148,11 @@ def _vocabulary(options: ToolOptions) -> None:
     files = options.get("tokenizer_model")
     size = vocabulary_of(files.text) if files is not None else None
     if files is not None and size is not None:
-        draft.set("model.vocabulary", digits(size), files, f"the vocabulary of {files.text}")
+        options.set("model.vocabulary", digits(size), files, f"the vocabulary of {files.text}")
         return
     own = _own_tokens(options, tokenizer)
     if tokenizer is not None and tokenizer.text in known and not own:
-        draft.set(
+        options.set(
             "model.vocabulary",
             digits(known[tokenizer.text]),
             tokenizer,
@@ -167,7 +163,7 @@ def _vocabulary(options: ToolOptions) -> None:
     if near is not None:
         lacking = near.evolve(key="--vocab-size", texts=())
         why = own or "not stated, and no known tokenizer has it"
-        options.ask("model.vocabulary", lacking, why)
+        options.ask_for("model.vocabulary", lacking, why)
 
 
 def _own_tokens(options: ToolOptions, tokenizer: Option | None) -> str:
@@ -185,107 +181,105 @@ def _own_tokens(options: ToolOptions, tokenizer: Option | None) -> str:
 
 
 def _norms_and_biases(options: ToolOptions) -> None:
-    draft = options.draft
-    norm = options.word("normalization", *_WORDS["normalization"])
+    norm = options.choice("normalization", *_WORDS["normalization"])
     option = options.get("normalization")
     if norm and option is not None:
-        draft.set("model.norm", _WORDS["normalization"][norm], option)
+        options.set("model.norm", _WORDS["normalization"][norm], option)
     elif option is None:
         options.default("normalization", "model.norm", "layer", "LayerNorm")
     if options.copy_switch("disable_bias_linear", "model.biases", "off", "on") is None:
         options.default("disable_bias_linear", "model.biases", "on", "linear layers have biases")
     added = options.find_enabled_option("add_qkv_bias")
     if added is not None and options.on("disable_bias_linear"):
-        draft.set("model.qkv_biases", "on", added)
+        options.set("model.qkv_biases", "on", added)
     untied = "untie_embeddings_and_output_weights"
     if options.copy_switch(untied, "model.tied", "off", "on") is None:
         options.default(untied, "model.tied", "on", "embedding and head share one table")
 
 
 def _positions(options: ToolOptions) -> None:
-    draft = options.draft
     rows = options.get("max_position_embeddings")
     kind = options.get("position_embedding_type")
     rotary = options.find_enabled_option("use_rotary_position_embeddings")
     known = ("learned_absolute", "rope", "rotary", "mrope", "yarn", "alibi", "relative", "none")
-    word = options.word("position_embedding_type", *known)
+    word = options.choice("position_embedding_type", *known)
     if rotary is not None:
         word = "rope"
     learned = word in (None, "learned_absolute") and not options.on("multi_latent_attention")
     if learned and rows is not None:
         why = "" if word else options.why("learned positions")
-        count = options.whole("max_position_embeddings", 1)
+        count = options.whole("max_position_embeddings")
         if count is not None:
-            draft.set("model.positions", digits(count), rows, why)
+            options.set("model.positions", digits(count), rows, why)
     elif not learned and rows is not None:
-        draft.ignore(
+        options.ignore(
             rows, "there is no table of positions: the flag only limits the sequence length"
         )
     if kind is not None and word == "alibi":
-        draft.set("model.alibi", "on", kind)
+        options.set("model.alibi", "on", kind)
     if norm := options.find_enabled_option("embed_layernorm"):
-        draft.set("model.embedding_norm", "on", norm)
+        options.set("model.embedding_norm", "on", norm)
     if kind is not None and word in ("mrope", "relative", "none"):
-        draft.leave(kind, "positions are assumed to be rotary")
+        options.leave(kind, "positions are assumed to be rotary")
 
 
 def _window(options: ToolOptions) -> None:
-    draft = options.draft
     option, every = options.get("window_size"), options.get("window_attn_skip_freq")
     if option is None:
         if every is not None:
-            draft.ignore(every, "it has no effect without --window-size")
+            options.ignore(every, "it has no effect without --window-size")
         return
     found = re.fullmatch(r"\(?\s*(\d{1,9})[\s,]+(-?\d{1,9})\s*\)?", " ".join(option.texts))
     if found is None:
-        draft.problem(option, "two whole numbers are expected, as in 127,0")
+        options.problem(option, "two whole numbers are expected, as in 127,0")
         return
     # A query attends to as many tokens ahead of it, and to itself.
-    draft.set("model.window", digits(int(found[1]) + 1), option)
+    options.set("model.window", digits(int(found[1]) + 1), option)
     if every is not None:
         _full_layers(options, every)
 
 
 def _full_layers(options: ToolOptions, every: Option) -> None:
     """Set which layers attend to all tokens: every n-th, or the zeros of a list."""
-    draft = options.draft
     if every.text.isdecimal():
-        options.copy(every.name, "model.full_every", 1)
+        options.copy(every.name, "model.full_every")
         return
     try:
         numbers = pattern(" ".join(every.texts))
     except LayerListError:
-        draft.problem(every, "a number or a list such as [1,1,1,0]*3 is expected")
+        options.problem(every, "a number or a list such as [1,1,1,0]*3 is expected")
         return
-    layers = options.whole("num_layers", 1)
+    layers = options.whole("num_layers")
     if layers is not None and len(numbers) != layers:
-        draft.problem(every, f"the list has {len(numbers)} layers, but --num-layers is {layers}")
+        options.problem(every, f"the list has {len(numbers)} layers, but --num-layers is {layers}")
         return
     full = [layer for layer, one in enumerate(numbers) if not one]
     for attribute, value in settings_of_full(full, len(numbers)):
-        draft.set(f"model.{attribute}", value, every)
+        options.set(f"model.{attribute}", value, every)
 
 
 def _delta_net(options: ToolOptions) -> None:
-    draft, variant = options.draft, options.get("experimental_attention_variant")
+    variant = options.get("experimental_attention_variant")
     every, sizes = options.get("linear_attention_freq"), _NUMBERS["delta_net"]
     if gate := options.find_enabled_option("attention_output_gate"):
-        draft.set("model.output_gate", "on", gate)
+        options.set("model.output_gate", "on", gate)
     if variant is None or variant.text in ("None", "null"):
         why = "it has no effect without --experimental-attention-variant"
-        options.ignore((*sizes, "linear_attention_freq"), why)
+        options.ignore_all((*sizes, "linear_attention_freq"), why)
     elif variant.text != "gated_delta_net":
         why = f"attention of the kind `{variant.text[:40]}` is not modeled yet"
-        draft.problem(variant, why, "known: gated_delta_net")
+        options.problem(variant, why, "known: gated_delta_net")
     else:
         for name, path in sizes.items():
-            if options.copy(name, path, 1) is None:
-                options.ask(path, variant, f"a gated delta net needs --{name.replace('_', '-')}")
+            if options.copy(name, path) is None:
+                options.ask_for(
+                    path, variant, f"a gated delta net needs --{name.replace('_', '-')}"
+                )
         if every is not None:
             _full_layers(options, every)
         else:
             why = "a gated delta net needs --linear-attention-freq"
-            options.ask("model.full_every", variant, why)
+            options.ask_for("model.full_every", variant, why)
 
 
 def model_answers(name: str) -> Sequence[str]:
@@ -295,7 +289,6 @@ def model_answers(name: str) -> Sequence[str]:
 
 def read_start(options: ToolOptions, start: Option) -> None:
     """Use the catalogue model that *start* names, with the changes in the file."""
-    draft = options.draft
     known = table("megatron")["bridge"]["models"]
     classes = (known, table("bridge_classes")["models"], table("nemo")["classes"])
     entries = {entry for one in classes for entry in one.values()}
@@ -306,25 +299,25 @@ def read_start(options: ToolOptions, start: Option) -> None:
         assumption = assumption or why
     if not entry:
         why = f"there is no `{start.text}` in the catalogue"
-        draft.ask("model", why, model_answers(start.text), start)
+        options.ask("model", why, model_answers(start.text), start)
         return
-    draft.use(f"models.{entry}", start, assumption)
+    options.use(f"models.{entry}", start, assumption)
     label = str(entry)
     for name, path in _CHANGES.items():
-        if options.has(name):
-            options.copy(name, path, 0 if name == "mtp_num_layers" else 1)
-    if draft.has("model."):
+        if name in options:
+            options.copy(name, path, least=0 if name == "mtp_num_layers" else 1)
+    if options.has("model."):
         label = "changed"
-        draft.label("model", f"{label} extends {entry}")
-    draft.set("training.model", label, start, assumption)
+        options.label("model", f"{label} extends {entry}")
+    options.set("training.model", label, start, assumption)
     for name in _SHAPES:
         option = options.get(name)
         if option is not None and name == "multi_latent_attention":
             latent = str(entry).startswith(tuple(table("hub")["latent"]))
             if latent is (option.text != "false"):
-                draft.ignore(option, f"as {start.text} has it")
+                options.ignore(option, f"as {start.text} has it")
                 continue
         if option is not None:
             shown = " ".join(option.texts)[:40]
             why = f"`{option.key}` {shown} changes the shape of {start.text}"
-            draft.ask("model", why, [f"--use catalog.models.{entry}"], option)
+            options.ask("model", why, [f"--use catalog.models.{entry}"], option)

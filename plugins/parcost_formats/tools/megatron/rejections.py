@@ -15,22 +15,21 @@ _TABLE = table("megatron")
 
 def reject(options: ToolOptions, entry: Option | None = None) -> None:
     """Report unsupported features of a job; *entry* is its training script."""
-    draft = options.draft
     if entry is not None:
         words = re.split(r"[^a-z0-9]+", entry.text.lower())
         if "sft" in re.split(r"[^a-z0-9]+", entry.text.lower().rpartition("/")[2]):
             words = [one for one in words if one != "rl"]  # a folder of both
         why = next((_TABLE["entries"][one] for one in words if one in _TABLE["entries"]), "")
         if why:
-            draft.problem(entry, why)
+            options.problem(entry, why)
     for name, why in _TABLE["rejected"].items():
         option = options.get(name)
         if option is not None and option.text not in ("false", "None", "null", "0", "0.0"):
-            draft.problem(option, why)
+            options.problem(option, why)
     _spec(options)
     option = options.get("optimizer")
     if option is not None and option.text in _TABLE["optimizers"]:
-        draft.problem(option, _TABLE["optimizers"][option.text])
+        options.problem(option, _TABLE["optimizers"][option.text])
 
 
 def reject_other_tool(draft: Draft, options: Collection[str], entry: Option | None) -> None:
@@ -60,11 +59,11 @@ def _spec(options: ToolOptions) -> None:
     rejected = _TABLE["specs"]["rejected"]
     why = next((rejected[word] for word in rejected if word in shown), "")
     if why:
-        options.draft.problem(option, why)
+        options.problem(option, why)
     elif option.text in _TABLE["specs"]["plain"]:
-        options.draft.ignore(option, "it selects the default layers of Megatron-LM")
+        options.ignore(option, "it selects the default layers of Megatron-LM")
     else:
-        options.draft.problem(
+        options.problem(
             option,
             f"`{shown[:60]}` selects layers of another module, which is not supported",
             "use a model of the catalogue, or write its `model` block by hand",

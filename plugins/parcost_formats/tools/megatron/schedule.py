@@ -34,8 +34,7 @@ _EMBEDDING, _LOSS = (
 
 def read_schedule(options: ToolOptions, framework: str) -> None:
     """Read the schedule, virtual stages per device, and the layers of stages in a *framework*."""
-    draft = options.draft
-    degree = options.whole("pipeline_model_parallel_size", 1)
+    degree = options.whole("pipeline_model_parallel_size")
     pp = degree or 1
     names, unread = [_VIRTUAL, _PER_VIRTUAL, _LAYOUT], options.lookup(_LAYOUT)
     if degree == 1 and unread is not None and unread.unread:
@@ -45,23 +44,23 @@ def read_schedule(options: ToolOptions, framework: str) -> None:
     if len([one for one in ways if one.name != _LAYOUT]) > 1:
         shown = " and ".join(one.key for one in ways)
         for one in ways:
-            draft.problem(one, f"{shown} cannot be combined", "keep only one of them")
+            options.problem(one, f"{shown} cannot be combined", "keep only one of them")
         return
     chunks = _chunks(options, pp)
     if any(one.name == _LAYOUT for one in ways):
         _stages(options, pp, chunks)
-    elif options.has(_FIRST) or options.has(_LAST):
+    elif _FIRST in options or _LAST in options:
         _end_stages(options, pp, chunks or 1)
     elif pp > 1 and options.on(_ALONE):
         _stages_without_first(options, pp, chunks or 1)
     for name, attribute in ((_EMBEDDING, "count_embedding"), (_LOSS, "count_head")):
         options.copy_switch(name, f"schedule.{attribute}")
     _counts(options)
-    if framework in DIVIDING and pp > 1 and not options.draft.has("schedule.stages"):
+    if framework in DIVIDING and pp > 1 and not options.has("schedule.stages"):
         _divide(options, pp * (chunks or 1), framework)
     _method(options)
     read_zero_bubble(options, pp, chunks)
-    options.copy("microbatch_group_size_per_virtual_pipeline_stage", "schedule.group", 1)
+    options.copy("microbatch_group_size_per_virtual_pipeline_stage", "schedule.group")
     option = options.get("no_overlap_p2p_communication")
     if option is not None:
         if chunks and chunks > 1 and option.text != "false":
@@ -69,25 +68,25 @@ def read_schedule(options: ToolOptions, framework: str) -> None:
                 why = (
                     "without it Megatron-LM interleaves only with 3 stages or more, but there are 2"
                 )
-                draft.problem(option, why, f"remove `{option.key}`")
-            draft.set("schedule.transfers", "blocking", option)
+                options.problem(option, why, f"remove `{option.key}`")
+            options.set("schedule.transfers", "blocking", option)
         else:
-            draft.ignore(option, "without interleaving, Megatron-LM always waits for messages")
+            options.ignore(option, "without interleaving, Megatron-LM always waits for messages")
 
 
 def _divide(options: ToolOptions, stages: int, framework: str) -> None:
     """Assume that the layers are divisible by the stages, unless the file shows it."""
-    layers = options.whole("num_layers", 1)
+    layers = options.whole("num_layers")
     counted = options.on(_EMBEDDING) + options.on(_LOSS)
-    if not any(map(options.has, (_LAYOUT, _FIRST, _LAST))) and (
+    if not any(one in options for one in (_LAYOUT, _FIRST, _LAST)) and (
         layers is None or (layers + counted) % stages
     ):
         flags = (f"--{name.replace('_', '-')}" for name in (_FIRST, _LAST, _LAYOUT))
         names = flags if framework == "megatron_core" else IN_MODEL
         why = MUST_DIVIDE.format(**dict(zip(("first", "last", "layout"), names, strict=True)))
-        options.draft.assume("schedule.assignment", "even", why)
+        options.assume("schedule.assignment", "even", why)
         for path in ("layout.pp", "schedule.chunks"):
-            options.draft.remark(path, why)
+            options.remark(path, why)
 
 
 def _method(options: ToolOptions) -> None:
@@ -96,10 +95,10 @@ def _method(options: ToolOptions) -> None:
     if option is None or option.text in ("None", "null", "1f1b"):
         return
     if option.text != "dualpipev":
-        options.draft.problem(option, f"`{option.text[:40]}` is not known", "dualpipev is")
+        options.problem(option, f"`{option.text[:40]}` is not known", "dualpipev is")
         return
-    options.draft.set("schedule.kind", "dualpipe_v", option)
-    options.draft.set("schedule.chunks", "2", option)
+    options.set("schedule.kind", "dualpipe_v", option)
+    options.set("schedule.chunks", "2", option)
 
 
 def _counts(options: ToolOptions) -> None:
@@ -109,33 +108,33 @@ def _counts(options: ToolOptions) -> None:
         return
     kinds = option.text.strip("'\"").lower().removeprefix("type:").split("|")
     if not option.text.strip("'\"").lower().startswith("type:") or "transformer" not in kinds:
-        options.draft.leave(option, "the stages have the same layers here: `schedule { stages }`")
+        options.leave(option, "the stages have the same layers here: `schedule { stages }`")
     elif "embedding" in kinds:
         for name in ("count_embedding", "count_head"):
-            options.draft.set(f"schedule.{name}", "on", option)
+            options.set(f"schedule.{name}", "on", option)
     else:
-        options.draft.ignore(option, "the stages have the same layers")
+        options.ignore(option, "the stages have the same layers")
 
 
 def _chunks(options: ToolOptions, pp: int) -> int | None:
     """Read the number of virtual stages per device."""
     option = options.get(_VIRTUAL)
-    chunks = options.whole(_VIRTUAL, 1)
+    chunks = options.whole(_VIRTUAL)
     if option is None:
         option = options.get(_PER_VIRTUAL)
-        each = options.whole(_PER_VIRTUAL, 1)
-        layers = options.whole("num_layers", 1)
+        each = options.whole(_PER_VIRTUAL)
+        layers = options.whole("num_layers")
         if option is None or each is None:
             return None
         if layers is None:
-            options.draft.leave(option, "without --num-layers the number of chunks is unknown")
+            options.leave(option, "without --num-layers the number of chunks is unknown")
             return None
         whole = layers + options.on(_EMBEDDING) + options.on(_LOSS)
         if whole % (pp * each):
             why = f"{whole} layers / pp {pp} / {each} is not a whole number of chunks"
             near = [n for n in range(1, whole + 1) if not whole % (pp * n)]
             legal = f"legal are {', '.join(map(str, near[:12]))}" if near else ""
-            options.draft.problem(option, why, legal)
+            options.problem(option, why, legal)
             return None
         chunks = whole // pp // each
     if chunks is not None:
@@ -145,28 +144,27 @@ def _chunks(options: ToolOptions, pp: int) -> int | None:
 
 def _interleave(options: ToolOptions, option: Option, chunks: int) -> None:
     if chunks > 1:
-        options.draft.set("schedule.kind", "interleaved", option)
-        options.draft.set("schedule.chunks", str(chunks), option)
+        options.set("schedule.kind", "interleaved", option)
+        options.set("schedule.chunks", str(chunks), option)
     else:
-        options.draft.ignore(option, "one chunk per device means no interleaving")
+        options.ignore(option, "one chunk per device means no interleaving")
 
 
 def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
     """Read explicitly listed stages; flags that also state *chunks* must agree with them."""
-    draft = options.draft
     option = options.get(_LAYOUT)
     assert option is not None
     try:
         found = stages(" ".join(option.texts))
     except StagesTextError as error:
-        draft.problem(option, str(error), "such as Et*3|(tt|)*29|L")
+        options.problem(option, str(error), "such as Et*3|(tt|)*29|L")
         return
-    layers = options.whole("num_layers", 1)
+    layers = options.whole("num_layers")
     count = sum(stage.layers for stage in found)
     if len(found) % pp:
-        draft.problem(option, f"{len(found)} stages are not a multiple of pp {pp}")
+        options.problem(option, f"{len(found)} stages are not a multiple of pp {pp}")
     elif layers is not None and count != layers:
-        draft.problem(option, f"it has {count} layers, but --num-layers is {layers}")
+        options.problem(option, f"it has {count} layers, but --num-layers is {layers}")
     elif not _predicts(options, option, found):
         return
     elif chunks is not None and chunks != len(found) // pp:
@@ -175,7 +173,7 @@ def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
             f"{option.key} has {len(found) // pp} chunks per device, but {other.key} has {chunks}"
         )
         for one in (option, other):
-            draft.problem(one, shown, "keep only one of them")
+            options.problem(one, shown, "keep only one of them")
     else:
         _interleave(options, option, len(found) // pp)
         _list(options, option, [stage.layers for stage in found])
@@ -186,35 +184,34 @@ def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
                     f"{option.key} sets the same number of chunks; Megatron-LM rejects both "
                     "together"
                 )
-                draft.leave(beside, why)
+                options.leave(beside, why)
 
 
 def _predicts(options: ToolOptions, option: Option, found: Sequence[Stage]) -> bool:
     """Return whether the stages hold as many MTP layers as the model has."""
-    model = options.whole("mtp_num_layers") or 0
+    model = options.whole("mtp_num_layers", least=0) or 0
     count = sum(stage.predict for stage in found)
     if count != model:
         message = f"it has {count} layers that predict further tokens, and the model {model}"
-        options.draft.problem(option, message)
+        options.problem(option, message)
         return False
     if count != found[-1].predict:
         why = "MTP layers are on the stage of the head here"
-        options.draft.leave(option, why)
+        options.leave(option, why)
     return True
 
 
 def _end_stages(options: ToolOptions, pp: int, chunks: int) -> None:
     """Read the layer counts of the first and last stage, if they differ from the others."""
-    draft = options.draft
-    first, last = options.whole(_FIRST, 1), options.whole(_LAST, 1)
+    first, last = options.whole(_FIRST), options.whole(_LAST)
     option = options.get(_FIRST) or options.get(_LAST)
-    layers = options.whole("num_layers", 1)
+    layers = options.whole("num_layers")
     if option is None:
         return
     stated = (first or 0) + (last or 0)
     between = pp - (first is not None) - (last is not None)
     if pp < 2 or (layers is None and (chunks > 1 or not between)):
-        draft.leave(option, "it needs --num-layers and more than one stage")
+        options.leave(option, "it needs --num-layers and more than one stage")
         return
     if layers is None:  # the model is another file, or one of the catalogue
         rest_of = f"training.model.layers - {stated}"
@@ -226,33 +223,33 @@ def _end_stages(options: ToolOptions, pp: int, chunks: int) -> None:
         return
     rest = layers - stated
     if rest < 0 or (between and rest % between) or (not between and rest):
-        draft.problem(option, f"the remaining {rest} layers are not divisible by {between} stages")
+        options.problem(
+            option, f"the remaining {rest} layers are not divisible by {between} stages"
+        )
         return
     each = rest // between if between else 0
     devices = [each] * pp
     devices[0] = first if first is not None else each
     devices[-1] = last if last is not None else each
     if any(count % chunks for count in devices):
-        draft.problem(option, f"layers per device are not divisible by {chunks} chunks")
+        options.problem(option, f"layers per device are not divisible by {chunks} chunks")
         return
     _list(options, option, [count // chunks for count in devices] * chunks)
     if options.get(_FIRST) is not None and (other := options.get(_LAST)) is not None:
-        draft.ignore(other, f"read with {option.key}")
+        options.ignore(other, f"read with {option.key}")
 
 
 def _stages_without_first(options: ToolOptions, pp: int, chunks: int) -> None:
     """Read the layers of stages whose first stage has only the embedding."""
     option = options.get(_ALONE)
-    layers = options.whole("num_layers", 1)
+    layers = options.whole("num_layers")
     if option is None:
         return
     if layers is None or chunks > 1:
-        options.draft.leave(
-            option, "the first stage has no layers: `schedule { stages }` lists them"
-        )
+        options.leave(option, "the first stage has no layers: `schedule { stages }` lists them")
     elif layers % (pp - 1):
         why = f"{layers} layers are not divisible by the {pp - 1} stages after the embedding"
-        options.draft.problem(option, why)
+        options.problem(option, why)
     else:
         _list(options, option, [0, *[layers // (pp - 1)] * (pp - 1)])
 
@@ -260,4 +257,4 @@ def _stages_without_first(options: ToolOptions, pp: int, chunks: int) -> None:
 def _list(options: ToolOptions, option: Option, layers: Sequence[int | str]) -> None:
     if len(layers) > 1:
         shown = ", ".join(str(count) for count in layers)
-        options.draft.set("schedule.stages", f"[{shown}]", option)
+        options.set("schedule.stages", f"[{shown}]", option)

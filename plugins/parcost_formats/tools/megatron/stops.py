@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from parcost_formats.tools.drafts import Option, OptionSet
+from parcost_formats.tools.collector import SettingCollector
+from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.tables import table
 
 _STOPS = "Megatron-LM stops"
 _OFF = ("false", "None", "null", "none")
 
 
-def check_stops(options: OptionSet, possible: Collection[str]) -> None:
+def check_stops(options: SettingCollector, possible: Collection[str]) -> None:
     """Report the flags that Megatron-LM rejects; *possible* are flags that may also be set."""
     for rule in table("megatron")["stops"]:
         option = _find(options, rule["if"])
@@ -30,7 +31,7 @@ def check_stops(options: OptionSet, possible: Collection[str]) -> None:
 
 
 def _check_rule(
-    options: OptionSet, possible: Collection[str], rule: Mapping[str, Any], option: Option
+    options: SettingCollector, possible: Collection[str], rule: Mapping[str, Any], option: Option
 ) -> None:
     for group in rule.get("needs", ()):
         names = {_name(one) for one in group}
@@ -42,38 +43,38 @@ def _check_rule(
         close = [near.key for name in names if (near := options.similar(name)) is not None]
         doubt = f"; `{close[0]}` is spelled otherwise" if close else ""
         help = f"add {needed}, or remove `{option.key}`{doubt}"
-        options.draft.problem(option, message, help)
+        options.problem(option, message, help)
     for condition in rule.get("excludes", ()):
         other = _find(options, condition)
         for place, beside in ((option, other), (other, option)):
             if other is not None and place is not None and beside is not None:
                 shown = " ".join([beside.key, *beside.texts])[:60]
                 message = f"{_STOPS} if `{shown}` is set too: {rule['why']}"
-                options.draft.problem(place, message, "keep only one of them")
+                options.problem(place, message, "keep only one of them")
 
 
-def _check_numbers(options: OptionSet) -> None:
+def _check_numbers(options: SettingCollector) -> None:
     """Check the rules between two numbers."""
-    draft, numbers = options.draft, {name: _number(options.lookup(name)) for name in _NUMBERS}
+    numbers = {name: _number(options.lookup(name)) for name in _NUMBERS}
     places, tokens = numbers["max_position_embeddings"], numbers["seq_length"]
     if places is not None and tokens is not None and places < tokens:
         message = f"{_STOPS}: {places} positions are fewer than the {tokens} of --seq-length"
         option = options.lookup("max_position_embeddings")
         assert option is not None
-        draft.problem(option, message, f"write {option.key} {tokens}")
+        options.problem(option, message, f"write {option.key} {tokens}")
     away, layers = numbers["cpu_offloading_num_layers"], numbers["num_layers"]
     if away is not None and layers is not None and away >= layers:
         message = f"{_STOPS}: --num-layers is {layers}, and at most {layers - 1} can be offloaded"
         option = options.lookup("cpu_offloading_num_layers")
         assert option is not None
-        draft.problem(option, message, f"write at most {layers - 1}")
+        options.problem(option, message, f"write at most {layers - 1}")
     sizes, degree = options.lookup("hierarchical_context_parallel_sizes"), numbers[_CONTEXT]
     found = [] if sizes is None or sizes.unread else [*sizes.texts]
     if sizes is not None and len(found) == 2 and all(one.isdecimal() for one in found):
         product = int(found[0]) * int(found[1])
         if product != (degree or 1):
             message = f"{_STOPS}: {found[0]} * {found[1]} = {product} is not the degree"
-            draft.problem(sizes, f"{message} of context parallelism, {degree or 1}")
+            options.problem(sizes, f"{message} of context parallelism, {degree or 1}")
 
 
 _CONTEXT = "context_parallel_size"
@@ -87,7 +88,7 @@ def _name(condition: str) -> str:
     return condition.partition("=")[0].partition(">")[0]
 
 
-def _find(options: OptionSet, condition: str) -> Option | None:
+def _find(options: SettingCollector, condition: str) -> Option | None:
     """Return the option of a condition such as ``name>1``, if the condition is known to be true."""
     option = options.lookup(_name(condition))
     if option is None or option.unread or option.text in _OFF:

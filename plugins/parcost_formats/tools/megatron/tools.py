@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from parcost import ImportFile
 from parcost_formats.tools.collector import read_configuration
-from parcost_formats.tools.drafts import Draft, Option
+from parcost_formats.tools.drafts import Draft, Option, texts_of
 from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.json_text import JsonEntry
@@ -27,7 +26,6 @@ _QUOTED = re.compile(r"""(["'])(.*)\1""", re.DOTALL)  # for the shell that gets 
 #: Keys of Primus that choose DeepEP, with their values.
 _TURBO = {"use_turbo_deepep": ("true",), "turbo_sync_free_moe_stage": ("2", "3")}
 _DEEPEST = 8  # files that extend one another
-_FALSE = "false"
 _VARIABLE = re.compile(r"\$\{(\w{1,99})(?::([^${}]*))?\}")
 _BASES = ("extends", "includes", "bases")  # keys of a file of Primus, new and old
 _TRAINERS = ("pre_trainer", "post_trainer", "sft_trainer", "trainer")  # modules that have a job
@@ -407,7 +405,7 @@ def _add(job: ToolJob, key: str, entry: JsonEntry, why: str = "") -> None:
         job.ignored.append(option)
         return
     if off and isinstance(entry.value, bool):
-        option = option.evolve(texts=(_FALSE if entry.value else "true",))
+        option = option.evolve(texts=("false" if entry.value else "true",))
     job.add(option)
 
 
@@ -437,7 +435,7 @@ def substitute(option: Option, environment: Mapping[str, str]) -> tuple[Option, 
         return option.evolve(unread=why, answers=answers), False
     note = "; ".join(dict.fromkeys([*notes, option.assumption])).rstrip("; ")
     found = {"true": True, "false": False}.get(text.lower(), text)
-    texts = _texts(found)
+    texts = texts_of(found)
     return option.evolve(texts=texts, value=found, assumption=note), text in ("null", "")
 
 
@@ -456,16 +454,8 @@ def _option(name: str, key: str, entry: JsonEntry) -> Option:
     return Option(
         name=name,
         key=key,
-        texts=(str(value),) if name in PATTERNS and isinstance(value, list) else _texts(value),
+        texts=(str(value),) if name in PATTERNS and isinstance(value, list) else texts_of(value),
         start=entry.start,
         end=entry.end,
         value=value,
     )
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if isinstance(value, bool):
-        return ("true" if value else _FALSE,)
-    if isinstance(value, list):
-        return tuple(str(one) for one in value)
-    return () if value is None else (str(value),)

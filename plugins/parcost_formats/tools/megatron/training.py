@@ -23,19 +23,18 @@ _SWITCHED_OFF = {  # fusions that flags turn off, and what the framework has the
 
 def read_training(options: ToolOptions, framework: str) -> None:
     """Read how the job runs, in a *framework* of the catalogue."""
-    draft = options.draft
-    options.copy("seq_length", "training.sequence", 1)
-    early = options.get("batch_size") if not options.has("micro_batch_size") else None
-    if early is not None and (size := options.whole("batch_size", 1)) is not None:
+    options.copy("seq_length", "training.sequence")
+    early = options.get("batch_size") if "micro_batch_size" not in options else None
+    if early is not None and (size := options.whole("batch_size")) is not None:
         why = "Megatron-LM up to 2020: batch_size is the micro-batch size"
-        draft.set("training.micro_batch", digits(size), early, why)
-    elif options.copy("micro_batch_size", "training.micro_batch", 1) is None:
+        options.set("training.micro_batch", digits(size), early, why)
+    elif options.copy("micro_batch_size", "training.micro_batch") is None:
         options.require_micro_batch()
-    steps = options.copy("engine_accumulation_steps", "training.micro_batches", 1)
-    batch = options.whole("global_batch_size", 1)
+    steps = options.copy("engine_accumulation_steps", "training.micro_batches")
+    batch = options.whole("global_batch_size")
     option = options.get("global_batch_size")
     if batch is not None and option is not None:
-        draft.set("training.global_batch", f"{digits(batch)} sequences", option)
+        options.set("training.global_batch", f"{digits(batch)} sequences", option)
     else:
         product = f"{digits(steps)} * micro_batch" if steps else "micro_batch"
         why = f"{steps} micro-batches per replica" if steps else "one micro-batch per replica"
@@ -54,111 +53,111 @@ def read_training(options: ToolOptions, framework: str) -> None:
         framework = "megatron_dualpipe_v"
     elif framework == "megatron_core" and is_zero_bubble(options):
         framework = "megatron_zero_bubble"
-    draft.use(f"frameworks.{framework}")
+    options.use(f"frameworks.{framework}")
     label = framework
-    if draft.has("framework."):
+    if options.has("framework."):
         label = "megatron"
-        draft.label("framework", f"{label} extends {framework}")
-    draft.assume("training.framework", label, reason)
+        options.label("framework", f"{label} extends {framework}")
+    options.assume("training.framework", label, reason)
 
 
 def _framework(options: ToolOptions, framework: str) -> tuple[str, str]:
     """Return the framework, or an earlier release if the file has its flags; and the reason."""
     found = [one for name in _EARLY if (one := options.lookup(name)) is not None]
-    if framework != "megatron_core" or not found or any(map(options.has, _RELEASES["core"])):
+    if (
+        framework != "megatron_core"
+        or not found
+        or any(one in options for one in _RELEASES["core"])
+    ):
         return framework, "the framework of this file"
     early = _EARLY[found[0].name]
     why = f"{found[0].key} is a flag of Megatron-LM up to {_RELEASES[early]}"
-    if any(map(options.has, _RELEASES["later"])):
+    if any(one in options for one in _RELEASES["later"]):
         early = "megatron_lm_2023"
     return early, f"{why}, whose attention writes scores to memory without --use-flash-attn"
 
 
 def _dropout(options: ToolOptions) -> None:
     """Read dropout, which keeps masks for backward."""
-    draft = options.draft
     found = {name: options.number(name) for name in ("hidden_dropout", "attention_dropout")}
     stated = [one for name in found if (one := options.get(name))]
     if any(found.values()):
-        draft.set("training.dropout", "on", next(o for o in stated if found[o.name]))
+        options.set("training.dropout", "on", next(o for o in stated if found[o.name]))
     elif len(stated) == len(found):
-        draft.set("training.dropout", "off", stated[0])
+        options.set("training.dropout", "off", stated[0])
     else:
-        missing = next(name for name in found if not options.has(name) or found[name] is None)
+        missing = next(name for name in found if name not in options or found[name] is None)
         options.default(missing, "training.dropout", "on", f"{missing} is 0.1")
 
 
 def _recompute(options: ToolOptions) -> None:
-    draft = options.draft
     whole, short = options.get("recompute_granularity"), options.get("recompute_activations")
     early = options.find_enabled_option("checkpoint_activations")
     early = early or options.get("activations_checkpoint_method")
     if early is not None and whole is None and short is None:
-        draft.set("training.recompute", "full", early)  # of Megatron-LM up to 2022
+        options.set("training.recompute", "full", early)  # of Megatron-LM up to 2022
         _layers(options, "activations_checkpoint_method", "activations_checkpoint_num_layers")
         return
     if short is not None and short.text == "false":
         short = None
     if layer := options.find_enabled_option("moe_layer_recompute"):
-        draft.set("recompute.moe", "on", layer)
-    word = options.word("recompute_granularity", "full", "selective") if whole else None
+        options.set("recompute.moe", "on", layer)
+    word = options.choice("recompute_granularity", "full", "selective") if whole else None
     if whole is not None and short is not None and word == "full":
         message = f"{short.key} is selective, but {whole.key} is full"
         for one in (whole, short):
-            draft.problem(one, message, "keep only one of them")
+            options.problem(one, message, "keep only one of them")
         return
     method, count = options.get("recompute_method"), options.get("recompute_num_layers")
     if whole is None and short is None:
         options.check_default("training.recompute")
     if word == "full" and whole is not None:
-        draft.set("training.recompute", "full", whole)
+        options.set("training.recompute", "full", whole)
         _layers(options, "recompute_method", "recompute_num_layers")
     else:
         for extra in (method, count):
             if extra is not None:
-                draft.ignore(extra, "it has no effect without --recompute-granularity full")
+                options.ignore(extra, "it has no effect without --recompute-granularity full")
     modules = options.get("recompute_modules")
     option = whole if word == "selective" else short
     if option is None:
         if modules is not None:
             why = "it has no effect without --recompute-granularity selective"
-            draft.ignore(modules, why)
+            options.ignore(modules, why)
         return
     _modules(options, option, modules)
 
 
 def _layers(options: ToolOptions, method: str, layers: str) -> None:
     """Read which layers are fully recomputed, by the flags for the *method* and the *layers*."""
-    draft, count = options.draft, options.get(layers)
-    word = options.word(method, "uniform", "block")
-    number = options.whole(layers)
+    count = options.get(layers)
+    word = options.choice(method, "uniform", "block")
+    number = options.whole(layers, least=0)
     if word == "block" and count is not None and number:
-        draft.set("recompute.layers", digits(number), count)
+        options.set("recompute.layers", digits(number), count)
     elif word == "block" and count is not None and number == 0:
-        draft.set("training.recompute", "none", count, "block: none of the layers")
+        options.set("training.recompute", "none", count, "block: none of the layers")
     elif count is not None and number is not None and number > 1:
         why = "here the inputs of every layer are kept, in Megatron-LM of every n-th layer"
-        draft.leave(count, why)
+        options.leave(count, why)
 
 
 def _modules(options: ToolOptions, option: Option, modules: Option | None) -> None:
     """Read which modules of a layer are recomputed (selective recomputation)."""
-    draft = options.draft
     if modules is None:
-        draft.set("training.recompute", "selective", option)
+        options.set("training.recompute", "selective", option)
         return
     core = "core_attn" in modules.texts
-    draft.set("training.recompute", "selective" if core else "none", modules)
+    options.set("training.recompute", "selective" if core else "none", modules)
     for text in modules.texts:
         if _PARTS.get(text):
-            draft.set(_PARTS[text], "on", modules)
+            options.set(_PARTS[text], "on", modules)
         elif text not in _PARTS:
             why = f"`{text}` cannot be recomputed separately here"
-            draft.leave(modules, why)
+            options.leave(modules, why)
 
 
 def _overlap(options: ToolOptions) -> None:
-    draft = options.draft
     for name, attribute in (
         ("overlap_grad_reduce", "gradients"),
         ("overlap_param_gather", "parameters"),
@@ -167,23 +166,23 @@ def _overlap(options: ToolOptions) -> None:
     replicas = options.lookup("DDP_impl")
     if replicas is not None and replicas.text == "torch":
         options.get("DDP_impl")
-        draft.set("overlap.gradients", "on", replicas)
+        options.set("overlap.gradients", "on", replicas)
         for name in ("bucket", "first_bucket"):
-            draft.assume(f"overlap.{name}", _REPLICAS[name], _REPLICAS["source"], replicas)
+            options.assume(f"overlap.{name}", _REPLICAS[name], _REPLICAS["source"], replicas)
     option = options.get("no_align_param_gather")
     if option is not None:
         together = option.text == "false"
-        if (options.whole("pipeline_model_parallel_size") or 1) > 1 and not together:
-            draft.set("overlap.gather_start", "arrival", option)
+        if (options.whole("pipeline_model_parallel_size", least=0) or 1) > 1 and not together:
+            options.set("overlap.gather_start", "arrival", option)
         else:
-            draft.ignore(option, "stages with several chunks gather together, as they do here")
+            options.ignore(option, "stages with several chunks gather together, as they do here")
     if option := options.find_enabled_option("tp_comm_overlap"):
-        draft.set("overlap.tensor", "pipelined", option)
-    size = options.whole("ddp_bucket_size", 1)
+        options.set("overlap.tensor", "pipelined", option)
+    size = options.whole("ddp_bucket_size")
     option = options.get("ddp_bucket_size")
     if size is not None and option is not None:
         width = 2 if options.on("grad_reduce_in_bf16") else 4
-        draft.set("overlap.bucket", f"{digits(size)} * {width} B", option)
+        options.set("overlap.bucket", f"{digits(size)} * {width} B", option)
 
 
 def _read_averaging(options: ToolOptions) -> None:
@@ -191,7 +190,6 @@ def _read_averaging(options: ToolOptions) -> None:
 
     With a per-token loss, a kernel over the whole buffer averages gradients after the reduction.
     """
-    draft = options.draft
     average, tokens = "ddp_average_in_collective", "calculate_per_token_loss"
     checks = {
         "no_check_for_nan_in_loss_and_grad": ("on", "off"),
@@ -199,133 +197,129 @@ def _read_averaging(options: ToolOptions) -> None:
     }
     if options.on("use_megatron_fsdp") or options.on("use_torch_fsdp2"):
         why = "FSDP averages in the reduction, and does not have this check"
-        options.ignore((average, tokens, *checks), why)
+        options.ignore_all((average, tokens, *checks), why)
         strategy = options.get("data_parallel_sharding_strategy")
         if strategy is not None and strategy.text in ("no_shard", "optim"):
             why = f"Megatron-{why}"
-            draft.assume("sharding.gradient_average", "collective", why)
-            draft.assume("sharding.gradient_check", "off", why)
+            options.assume("sharding.gradient_average", "collective", why)
+            options.assume("sharding.gradient_check", "off", why)
         return
     options.copy_switch(average, "sharding.gradient_average", "scaled_experts", "scaled")
     if option := options.find_enabled_option(tokens):
         why = "gradients are divided by the number of tokens"
-        draft.set("sharding.gradient_average", "scaled", option, why)
+        options.set("sharding.gradient_average", "scaled", option, why)
     for name, (off, on) in checks.items():
         options.copy_switch(name, "sharding.gradient_check", on, off)
 
 
 def _offload(options: ToolOptions) -> None:
-    draft = options.draft
-    layers = options.whole("cpu_offloading_num_layers")
+    layers = options.whole("cpu_offloading_num_layers", least=0)
     option = options.get("cpu_offloading_num_layers")
     if layers and option is not None:
-        draft.set("offload.layers", digits(layers), option)
+        options.set("offload.layers", digits(layers), option)
     used = options.get("optimizer_cpu_offload") or options.get("cpu_optimizer")
     inputs = options.get("checkpoint_in_cpu")  # of Megatron-DeepSpeed
     if inputs is not None:
-        draft.set("offload.activations", "100 %", inputs)
+        options.set("offload.activations", "100 %", inputs)
     weights = options.get("offload_param")
     if weights is not None:
-        draft.set("offload.parameters", "100 %", weights)
+        options.set("offload.parameters", "100 %", weights)
     share = options.get("optimizer_offload_fraction")
     number = options.number("optimizer_offload_fraction")
     if used is None or used.text == "false":
         if share is not None:
-            draft.ignore(share, "it has no effect without --optimizer-cpu-offload")
+            options.ignore(share, "it has no effect without --optimizer-cpu-offload")
     elif share is None:
-        draft.set("offload.optimizer", "100 %", used)
+        options.set("offload.optimizer", "100 %", used)
     elif number is not None and number <= 1:
-        draft.set("offload.optimizer", share.text, share)
+        options.set("offload.optimizer", share.text, share)
     else:
-        draft.problem(share, "a share from 0 to 1 is expected")
+        options.problem(share, "a share from 0 to 1 is expected")
 
 
 def _kernels(options: ToolOptions, framework: str) -> None:
-    draft = options.draft
     option = options.get("attention_backend")
-    word = options.word("attention_backend", "auto", *_KERNELS)
+    word = options.choice("attention_backend", "auto", *_KERNELS)
     version = options.get("flash_attention_version")
     if option is not None and word == "flash" and version is not None:
         known = ("2", "3", "4")
-        if options.word("flash_attention_version", *known):
-            draft.set("kernels.attention", f"flash_{version.text}", version)
+        if options.choice("flash_attention_version", *known):
+            options.set("kernels.attention", f"flash_{version.text}", version)
     elif option is not None and word in _KERNELS:
         why = (
             "FlashAttention 2, unless --flash-attention-version selects another"
             if word == "flash"
             else ""
         )
-        draft.set("kernels.attention", _KERNELS[str(word)], option, why)
+        options.set("kernels.attention", _KERNELS[str(word)], option, why)
     elif version is not None:
-        draft.ignore(version, "it has no effect without --attention-backend flash")
+        options.ignore(version, "it has no effect without --attention-backend flash")
     _implementation(options, framework)
     _graphs(options)
     separate = "no_gradient_accumulation_fusion"
     options.copy_switch(separate, "kernels.fused_accumulation", "off", "on")
     options.copy_switch("mla_down_proj_fusion", "kernels.fused_down_projection", "on", "off")
     option = options.get("cross_entropy_fusion_impl")
-    if option is not None and options.word("cross_entropy_fusion_impl", "native", "te") == "te":
+    if option is not None and options.choice("cross_entropy_fusion_impl", "native", "te") == "te":
         if options.on("cross_entropy_loss_fusion"):
-            draft.set("training.loss", "gradient", option)
+            options.set("training.loss", "gradient", option)
         else:
-            draft.ignore(option, "it has no effect without --cross-entropy-loss-fusion")
+            options.ignore(option, "it has no effect without --cross-entropy-loss-fusion")
 
 
 def _implementation(options: ToolOptions, framework: str) -> None:
     """Read the transformer implementation; local attention writes scores to memory."""
-    draft = options.draft
     option, flash = options.get("transformer_impl"), options.get("use_flash_attn")
     if framework == "megatron_deepspeed" and flash is not None and flash.text != "false":
         why = "FlashAttention 2, the kernel of its local layers"
-        draft.set("kernels.attention", "flash_2", flash, why)
+        options.set("kernels.attention", "flash_2", flash, why)
         return
     if framework in _EARLY.values():
         if flash is not None and flash.text != "false":
-            draft.set("kernels.attention", "flash_2", flash, "its layers before Megatron-Core")
+            options.set("kernels.attention", "flash_2", flash, "its layers before Megatron-Core")
         return
     if option is None or option.text != "local":
         if option is not None:
-            draft.ignore(option, "the estimate models the layers of Transformer Engine")
+            options.ignore(option, "the estimate models the layers of Transformer Engine")
         if flash is not None:
-            draft.ignore(flash, "with Transformer Engine, --attention-backend selects the kernel")
+            options.ignore(flash, "with Transformer Engine, --attention-backend selects the kernel")
         return
-    draft.leave(
+    options.leave(
         option, "choose an earlier release with `training.framework`; its other kernels differ too"
     )
     if flash is not None and flash.text != "false":
-        draft.set("kernels.attention", "flash_2", flash, "its layers before Megatron-Core")
-    elif not draft.has("kernels.attention"):
+        options.set("kernels.attention", "flash_2", flash, "its layers before Megatron-Core")
+    elif not options.has("kernels.attention"):
         why = options.why("DotProductAttention of local layers writes scores to memory")
-        draft.set("kernels.attention", "unfused", option, why)
+        options.set("kernels.attention", "unfused", option, why)
 
 
 def _graphs(options: ToolOptions) -> None:
     """Read which parts run as CUDA graphs."""
-    draft = options.draft
     kinds = ("none", "local", "transformer_engine", "full_iteration")
-    kind = options.word("cuda_graph_impl", *kinds)
+    kind = options.choice("cuda_graph_impl", *kinds)
     option, scope = options.get("cuda_graph_impl"), options.get("cuda_graph_scope")
     for name in ("enable_cuda_graph", "external_cuda_graph"):
         if old := options.find_enabled_option(name):
             kind, option = "local", old
     if option is None or kind in (None, "none"):
         if option is not None and kind == "none":
-            draft.set("kernels.cuda_graphs", "none", option)
+            options.set("kernels.cuda_graphs", "none", option)
         if scope is not None:
-            draft.ignore(scope, "it has no effect without --cuda-graph-impl")
+            options.ignore(scope, "it has no effect without --cuda-graph-impl")
         return
     scopes = set(scope.texts) if scope is not None else set()
     if kind == "full_iteration" or "full_iteration" in scopes:
-        draft.set("kernels.cuda_graphs", "iteration", option)
+        options.set("kernels.cuda_graphs", "iteration", option)
     elif scopes <= {"full"}:
-        draft.set("kernels.cuda_graphs", "layer", option)
+        options.set("kernels.cuda_graphs", "layer", option)
     else:
         why = f"{' '.join(sorted(scopes))} are parts of a layer; here the whole layer is captured"
-        draft.set("kernels.cuda_graphs", "layer", option, why)
+        options.set("kernels.cuda_graphs", "layer", option, why)
 
 
 def _fusions(options: ToolOptions) -> None:
     """Read disabled fusions."""
     for name, (attribute, word) in _SWITCHED_OFF.items():
         if option := options.find_enabled_option(name):
-            options.draft.set(f"framework.{attribute}", word, option)
+            options.set(f"framework.{attribute}", word, option)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from parcost import ToolSettings, block_name
-from parcost_formats.tools.drafts import Draft, Option, OptionSet
+from parcost_formats.tools.collector import SettingCollector
+from parcost_formats.tools.drafts import Draft, Option
 from parcost_formats.tools.jobs import Job, JobError, JobWriter, reasons_of, whole, word_of
 from parcost_formats.tools.megatron.stage_text import stage_text
 from parcost_formats.tools.megatron.stops import check_stops
@@ -84,7 +85,7 @@ def _check_stops(groups: Mapping[str, Flags]) -> None:
         for flags in groups.values()
         for name, values in flags.items()
     }
-    check_stops(OptionSet(draft, options), ())
+    check_stops(SettingCollector(options, draft=draft), ())
     for problem in draft.problems[:1]:
         raise JobError("training.framework", problem.message, problem.help)
 

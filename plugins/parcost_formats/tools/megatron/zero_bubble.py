@@ -37,17 +37,17 @@ def read_zero_bubble(options: ToolOptions, pp: int, chunks: int | None) -> None:
     for name in (_PRIMUS, _ALGORITHM):
         options.skip(name, f"{_PATCH} decides")
     splits = options.get("num_seq_splits")
-    if splits is not None and options.whole("num_seq_splits", 1) != 1:
-        options.draft.problem(splits, "splits of a sequence in a pipeline are not modeled")
+    if splits is not None and options.whole("num_seq_splits") != 1:
+        options.problem(splits, "splits of a sequence in a pipeline are not modeled")
     if options.on(_OTHER) and (option := options.get(_OTHER)):
-        options.draft.problem(option, "1F1B on a V is not modeled", "`zb_v` is supported")
+        options.problem(option, "1F1B on a V is not modeled", "`zb_v` is supported")
     elif options.on(_V) and (option := options.get(_V)):
         options.skip(_PLAIN, f"--{_V.replace('_', '-')} decides")
         setup = options.get(_SETUP)
         word = setup.text if setup else "half" if of_primus else "zb"
         if word != "zb":
             why = f"V-{word.title()}, which trades time for memory, is not modeled"
-            options.draft.problem(setup or option, why, "`zb` (ZB-V) is supported")
+            options.problem(setup or option, why, "`zb` (ZB-V) is supported")
         _set(options, option, "zb_v", chunks)
     elif options.on(_PLAIN) and (option := options.get(_PLAIN)):
         _plain(options, option, pp)
@@ -64,9 +64,7 @@ def _algorithm(options: ToolOptions, chunks: int | None) -> None:
     kind = _RULES["algorithms"].get(word)
     if kind is None:
         known = ", ".join(_RULES["algorithms"])
-        options.draft.problem(
-            named or option, f"`{word[:40]}` is not modeled", f"supported: {known}"
-        )
+        options.problem(named or option, f"`{word[:40]}` is not modeled", f"supported: {known}")
     elif kind != "interleaved":  # as Megatron-LM runs chunks
         _set(options, named or option, kind, chunks)
 
@@ -80,13 +78,13 @@ def _plain(options: ToolOptions, option: Option, pp: int) -> None:
     kind = {str(pp): "zb_h1", str(2 * pp): "zb_h2"}.get(text)
     if kind is None or limit is None:
         reason = f"`{option.key}` searches an order within its memory limit"
-        options.draft.ask("schedule.kind", reason, _ANSWERS, option)
+        options.ask("schedule.kind", reason, _ANSWERS, option)
         return
     why = f"an order is searched with at most {text} micro-batches in flight, as in {kind}"
-    options.draft.set("schedule.kind", kind, limit, why)
+    options.set("schedule.kind", kind, limit, why)
 
 
 def _set(options: ToolOptions, option: Option, kind: str, chunks: int | None) -> None:
-    options.draft.set("schedule.kind", kind, option)
+    options.set("schedule.kind", kind, option)
     if kind == "zb_v" and chunks is None:
-        options.draft.set("schedule.chunks", "2", option)
+        options.set("schedule.chunks", "2", option)

@@ -18,7 +18,7 @@ from parcost import (
 )
 from parcost_formats.tools.answers import answer_to, option_attribute
 from parcost_formats.tools.collector import cost_reason
-from parcost_formats.tools.drafts import Draft, Option
+from parcost_formats.tools.drafts import Draft, Option, texts_of
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.megatron.flags import CommandLine
 from parcost_formats.tools.megatron.tools import is_titan_of_primus
@@ -27,7 +27,7 @@ from parcost_formats.tools.torchtitan.command import is_command, read_command, s
 from parcost_formats.tools.torchtitan.job import read_job
 from parcost_formats.tools.torchtitan.options import TitanOptions
 from parcost_formats.tools.torchtitan.primus import read_primus
-from parcost_formats.tools.torchtitan.python_text import read_configuration, texts
+from parcost_formats.tools.torchtitan.python_text import read_configuration
 from parcost_formats.tools.torchtitan.toml_text import field_name, read_toml
 from parcost_formats.tools.torchtitan.writer import TorchtitanTomlWriter, TorchtitanWriter
 
@@ -92,7 +92,7 @@ def _of_toml(draft: Draft, text: str) -> dict[str, Option]:
         option = Option(
             name=name,
             key=key,
-            texts=texts(entry.value),
+            texts=texts_of(entry.value),
             start=entry.start,
             end=entry.end,
             value=entry.value,
@@ -143,7 +143,7 @@ def _translation(
             answer = answer_to(option.name, tables)
             if answer and not _is_switch_beside(draft, option, option_attribute(answer)):
                 answers = draft.answers_to(option_attribute(answer), answer)
-                options.ask(
+                options.ask_for(
                     option,
                     option.unread or f"not in parcost's table of {Torchtitan.title}",
                     answers,

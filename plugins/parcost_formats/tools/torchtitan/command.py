@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from parcost import ImportFile
-from parcost_formats.tools.drafts import Draft, Option
+from parcost_formats.tools.drafts import Draft, Option, texts_of
 from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.megatron.devices import read_devices
 from parcost_formats.tools.megatron.flags import CommandLine, read_launcher, variable_option
@@ -24,7 +24,6 @@ from parcost_formats.tools.shell.scripts import (
     ShellField,
     list_places,
 )
-from parcost_formats.tools.torchtitan.python_text import texts
 from parcost_formats.tools.torchtitan.registry import CONFIG, MODULE, read_registry
 from parcost_formats.tools.torchtitan.toml_text import field_name, read_toml
 from parcost_formats.tools.yaml_text import read_value
@@ -219,7 +218,7 @@ def _field(run: Sequence[ShellField]) -> Option:
     return Option(
         name=field_name(plain),
         key=key,
-        texts=texts(found),
+        texts=texts_of(found),
         start=first.start,
         end=max(first.end, run[-1].end),
         unread=next((one.unread for one in run if one.unread), ""),
@@ -255,7 +254,7 @@ def _read_file(file: ImportFile, script: Script, named: Option) -> tuple[str, di
         field_name(key): Option(
             name=field_name(key),
             key=key,
-            texts=texts(entry.value),
+            texts=texts_of(entry.value),
             start=named.start,
             end=named.end,
             value=entry.value,

@@ -22,63 +22,62 @@ _NARROW = ("--use catalog.precisions.mxfp8", "--use catalog.precisions.bf16_fsdp
 
 def read_execution(options: TitanOptions, degrees: ParallelDegrees) -> None:
     """Read recomputation, precision, kernels, loss, offloading and the optimizer."""
-    draft, zero = options.draft, degrees.zero
-    draft.use(f"frameworks.{options.framework}")
-    draft.assume(
+    zero = degrees.zero
+    options.use(f"frameworks.{options.framework}")
+    options.assume(
         "training.framework", options.framework, options.why("the file has keys of this release")
     )
     _recompute(options)
     _early_stop(options)
     _precision(options, degrees)
     _kernels(options, degrees.pp)
-    chunks = options.whole("loss", 1)
+    chunks = options.whole("loss")
     option = options.get("loss")
     if chunks is not None and option is not None:
-        draft.set("training.loss_chunks", str(chunks), option)
+        options.set("training.loss_chunks", str(chunks), option)
     offload = options.get("training.enable_cpu_offload")
     if offload is not None and offload.text == "true":
-        draft.set("offload.optimizer", "100 %", offload)
+        options.set("offload.optimizer", "100 %", offload)
         if zero == 3:
-            draft.set("offload.parameters", "100 %", offload)
+            options.set("offload.parameters", "100 %", offload)
     elif offload is not None:
-        draft.ignore(offload, "it is off")
+        options.ignore(offload, "it is off")
     name = options.get("optimizer.name")
     if name is not None and name.text in ("Adam", "AdamW"):
-        draft.ignore(name, "the recipes of the catalogue have the optimizer state of Adam")
+        options.ignore(name, "the recipes of the catalogue have the optimizer state of Adam")
     elif name is not None:
         reason = (
             f"precision recipes have the optimizer state of Adam, but the optimizer is {name.text}"
         )
-        options.ask(name, reason, ["--use catalog.precisions.bf16_fsdp"])
+        options.ask_for(name, reason, ["--use catalog.precisions.bf16_fsdp"])
 
 
 def _recompute(options: TitanOptions) -> None:
-    draft = options.draft
     field, choice = "activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"
     mode, kind = options.get(field), options.get(choice)
-    word = options.word(field, "full", "selective", "none", "memory_budget")
+    word = options.choice(field, "full", "selective", "none", "memory_budget")
     if mode is not None and word is None:
         return
     budget = options.get("activation_checkpoint.memory_budget")
     if mode is not None and word == "memory_budget":
         message = "the compiler decides what to recompute for a budget"
-        draft.problem(mode, message, "write full, selective or none")
+        options.problem(mode, message, "write full, selective or none")
         return
     if budget is not None:
-        draft.ignore(budget, "it has no effect without mode memory_budget")
+        options.ignore(budget, "it has no effect without mode memory_budget")
     word = word or "selective"
     if word != "selective":
         assert mode is not None
-        draft.set("training.recompute", word, mode)
+        options.set("training.recompute", word, mode)
         if kind is not None:
-            draft.ignore(kind, "it has no effect without mode selective")
+            options.ignore(kind, "it has no effect without mode selective")
         return
     text = kind.text if kind is not None else ("op" if options.python else "2")
     why = (
         "selective by operators" if text == "op" else "selective_ac_option is 2: every second layer"
     )
     if mode is not None:
-        draft.set(
+        options.set(
             "training.recompute",
             "full",
             mode,
@@ -92,30 +91,30 @@ def _recompute(options: TitanOptions) -> None:
         path, value = "recompute.every", str(int(text[:9]))
     else:
         if kind is not None:
-            draft.problem(kind, f"`{kind.text}` is neither `op` nor a number of layers")
+            options.problem(kind, f"`{kind.text}` is neither `op` nor a number of layers")
         return
     found = {path: value}
     if path == "recompute.every":  # which counts the layers from 1
         found["recompute.first"] = str(int(value) - 1)
     for path, value in found.items():
         if kind is not None:
-            draft.set(path, value, kind)
+            options.set(path, value, kind)
         else:
             options.default(choice, path, value, why)
 
 
 def _early_stop(options: TitanOptions) -> None:
     """Read whether recomputation of a layer ends with the last tensor that backward reads."""
-    draft, early = options.draft, options.get("activation_checkpoint.early_stop")
+    early = options.get("activation_checkpoint.early_stop")
     if early is None:
         return
     mode = options.get("activation_checkpoint.mode")
     if mode is not None and mode.text == "none":
-        draft.ignore(early, "nothing is recomputed")
+        options.ignore(early, "nothing is recomputed")
     elif _compiles_layers(options):
-        draft.ignore(early, "the compiler does not save tensors that backward does not need")
+        options.ignore(early, "the compiler does not save tensors that backward does not need")
     else:
-        draft.set("recompute.stops_early", "off" if early.text == "false" else "on", early)
+        options.set("recompute.stops_early", "off" if early.text == "false" else "on", early)
 
 
 #: A recipe of the catalogue, the option that decides it, and why if none does.
@@ -124,7 +123,6 @@ Choice = tuple[str, Option | None, str]
 
 def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
     """Read the precision: storage type, GEMM type, and FP8."""
-    draft = options.draft
     base, option, why = _read_data_types(options, degrees)
     converters, names = _converters(options)
     narrow = converters is not None and "float8" in names
@@ -133,21 +131,21 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
     else:
         if converters is not None and narrow:
             message = "FP8 matrix products between layers in float32 are not modeled"
-            draft.problem(converters, message, "remove the converter to import the job")
+            options.problem(converters, message, "remove the converter to import the job")
         for one in map(options.get, (_GATHER, _RECIPE)):
             if one is not None:
-                draft.ignore(one, "it has no effect without the converter float8")
-    draft.use(f"precisions.{base}", option, "" if option else why)
-    draft.set_recipe(base, _OWN, option, why)
+                options.ignore(one, "it has no effect without the converter float8")
+    options.use(f"precisions.{base}", option, "" if option else why)
+    options.set_recipe(base, _OWN, option, why)
 
 
 def _read_data_types(options: TitanOptions, degrees: ParallelDegrees) -> Choice:
     """Return the recipe without FP8, by the types of storage, GEMMs and reduction."""
-    kept = options.word("training.dtype", "float32", "bfloat16")
-    multiplied = options.word("training.mixed_precision_param", "bfloat16", "float32")
+    kept = options.choice("training.dtype", "float32", "bfloat16")
+    multiplied = options.choice("training.mixed_precision_param", "bfloat16", "float32")
     option = options.get("training.mixed_precision_param")
     base, why = "bf16_fsdp", options.why("mixed_precision_param is bfloat16")
-    reduced = options.word("training.mixed_precision_reduce", "float32", "bfloat16")
+    reduced = options.choice("training.mixed_precision_reduce", "float32", "bfloat16")
     if kept == "bfloat16":
         base, option = "bf16_pure", options.get("training.dtype")
     elif multiplied == "float32":
@@ -157,7 +155,7 @@ def _read_data_types(options: TitanOptions, degrees: ParallelDegrees) -> Choice:
         asked = option or options.get("parallelism.data_parallel_shard_degree")
         if options.python and asked is not None:
             answers = ["--use catalog.precisions.fp32", "--use catalog.precisions.bf16_fsdp"]
-            options.ask(asked, fact, answers)
+            options.ask_for(asked, fact, answers)
         base, option, why = "fp32", None, options.why(fact)
     _reduction(options, reduced, "2 B" if base == "bf16_pure" else "4 B", is_plain=base == "fp32")
     return base, option, why
@@ -165,32 +163,32 @@ def _read_data_types(options: TitanOptions, degrees: ParallelDegrees) -> Choice:
 
 def _read_float8(options: TitanOptions, base: str, converters: Option, why: str) -> Choice:
     """Return the recipe of FP8 GEMMs; weights are stored as in the recipe *base*."""
-    draft, whole = options.draft, options.get("training.dtype")
+    whole = options.get("training.dtype")
     if base == "bf16_pure" and whole is not None:
-        draft.use("precisions.bf16_pure", whole)
+        options.use("precisions.bf16_pure", whole)
         for kept_as in _KEPT:
-            if not draft.has(f"precision.{kept_as}"):
-                draft.set(f"precision.{kept_as}", f"{base}.{kept_as}", whole)
+            if not options.has(f"precision.{kept_as}"):
+                options.set(f"precision.{kept_as}", f"{base}.{kept_as}", whole)
     option: Option | None = converters
     recipe, gathers = options.get(_RECIPE), options.get(_GATHER)
     stated = recipe if recipe is not None and recipe.text else None
-    scaled = options.word(_RECIPE, *_SCALED) if stated is not None else ""
+    scaled = options.choice(_RECIPE, *_SCALED) if stated is not None else ""
     if not scaled and converters.key.startswith(_OF_MODEL):
         scaled, option, why = "rowwise", None, options.why("recipe_name of float8 is rowwise")
     if not scaled or scaled == "tensorwise":
         if gathers is None:
             options.default(_GATHER, "precision.gather", "2 B", "weights are gathered in bf16")
         elif gathers.text == "false":
-            draft.set("precision.gather", "2 B", gathers)
+            options.set("precision.gather", "2 B", gathers)
         return "fp8_torchao", option, why
     base = "fp8_torchao_rows"
     if stated is not None and scaled == WIDE_GRADIENTS:
         reason = "weight gradients in high precision need fewer casts than a recipe has"
-        options.ask(stated, reason, [f"--use catalog.precisions.{base}", *_NARROW])
+        options.ask_for(stated, reason, [f"--use catalog.precisions.{base}", *_NARROW])
     elif stated is not None:
-        draft.ignore(stated, f"as `{base}` has it")
+        options.ignore(stated, f"as `{base}` has it")
     if gathers is not None:
-        draft.ignore(gathers, "weights scaled by rows are gathered in bf16")
+        options.ignore(gathers, "weights scaled by rows are gathered in bf16")
     return base, option, why
 
 
@@ -201,9 +199,9 @@ def _reduction(options: TitanOptions, reduced: str | None, usual: str, *, is_pla
     size = "2 B" if reduced == "bfloat16" else "4 B"
     if is_plain or size == usual:
         if option is not None:
-            options.draft.ignore(option, "as in the recipe")
+            options.ignore(option, "as in the recipe")
     elif option is not None:
-        options.draft.set("precision.reduction", size, option)
+        options.set("precision.reduction", size, option)
     else:
         options.default(name, "precision.reduction", size, "mixed_precision_reduce is float32")
 
@@ -224,8 +222,8 @@ def _converters(options: TitanOptions) -> tuple[Option | None, Sequence[str]]:
     others = [name for name, kind in zip(names, kinds, strict=False) if kind != "float8"]
     if option is not None and others:
         if any("lora" in name.lower() for name in others):
-            options.draft.problem(option, "adapters of this tool are not supported yet")
-        options.ask(
+            options.problem(option, "adapters of this tool are not supported yet")
+        options.ask_for(
             option, f"{', '.join(others)}: there is no recipe with these matrix products", _NARROW
         )
     return option, kinds
@@ -251,25 +249,24 @@ def _compiles_layers(options: TitanOptions) -> bool:
 
 
 def _kernels(options: TitanOptions, pp: int) -> None:
-    draft = options.draft
     option, parts = options.get("compile.enable"), options.get("compile.components")
     enabled = option is not None and option.text != "false"
     words = parts.texts if parts is not None else ("model", "loss")
     if option is not None:
-        draft.set("kernels.mode", "compiled" if _compiles_layers(options) else "eager", option)
+        options.set("kernels.mode", "compiled" if _compiles_layers(options) else "eager", option)
     if parts is not None and not enabled:
-        draft.ignore(parts, "nothing is compiled")
+        options.ignore(parts, "nothing is compiled")
     elif parts is not None and ("model" in words) != ("loss" in words):
         # A compiled loss keeps the logits as they are.
-        draft.set("training.loss", "logits" if "loss" in words else "eager", parts)
+        options.set("training.loss", "logits" if "loss" in words else "eager", parts)
     elif parts is not None:
-        draft.ignore(parts, f"read with {option.key if option is not None else parts.key}")
+        options.ignore(parts, f"read with {option.key if option is not None else parts.key}")
     off = options.get("training.disable_cuda_graphs")
     if off is not None:
-        draft.set("kernels.cuda_graphs", "none" if off.text != "false" else "iteration", off)
+        options.set("kernels.cuda_graphs", "none" if off.text != "false" else "iteration", off)
     elif options.budget and pp > 1:
         why = "CUDA graphs of pipelines are not modeled"
-        draft.assume("kernels.cuda_graphs", "none", options.why(why))
+        options.assume("kernels.cuda_graphs", "none", options.why(why))
     backend = options.get("model.attn_backend")
     if backend is not None:
-        draft.ignore(backend, "another attention kernel of PyTorch: `kernels { attention }`")
+        options.ignore(backend, "another attention kernel of PyTorch: `kernels { attention }`")

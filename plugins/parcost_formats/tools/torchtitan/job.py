@@ -58,7 +58,7 @@ def _known_families() -> Mapping[str, Mapping[str, Any]]:
 
 def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
     """Read the model, from its family name or from the path of the file."""
-    draft, known = options.draft, _known_families()
+    known = _known_families()
     name, option = options.get("model.name"), options.get("model.flavor")
     if option is None:
         return None
@@ -67,7 +67,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
     flavor = _short(option)
     if stated and stated not in known:
         reason = f"the family `{stated}` is not in parcost's table; known: {', '.join(known)}"
-        options.ask(name or option, reason, ["--use config.json", "--as llama3"])
+        options.ask_for(name or option, reason, ["--use config.json", "--as llama3"])
         return None
     families = [stated] if stated else [one for one in known if flavor in known[one]]
     if not stated:
@@ -75,28 +75,30 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
         families = [one for one in families if one == of_place] or families
     if len(families) > 1 or (families and not stated and families[0] != of_place):
         answers = [f"--as {one}" for one in families]
-        options.ask(option, f"cannot tell which model the flavor `{flavor}` belongs to", answers)
+        options.ask_for(
+            option, f"cannot tell which model the flavor `{flavor}` belongs to", answers
+        )
         return None
     found = known[families[0]].get(flavor) if families else None
     if found is None:
         of = families[0] if families else "any family"
         listed = ", ".join(known[of]) if families else ", ".join(known)
         reason = f"`{option.text}` of {of} is not in parcost's table; known: {listed}"
-        options.ask(option, reason, [f"--use {_similar(stated, flavor)}"])
+        options.ask_for(option, reason, [f"--use {_similar(stated, flavor)}"])
         return None
     entry = label = str(found["entry"])
     why = "" if flavor == option.text else f"{option.text} without its attention kernel"
     if "model" in found:
-        draft.label("model", entry)
-        draft.set("model.layers", str(found["layers"]), option)
+        options.label("model", entry)
+        options.set("model.layers", str(found["layers"]), option)
         for attribute, value in found["model"].items():
-            draft.set(f"model.{attribute}", value, option)
+            options.set(f"model.{attribute}", value, option)
     else:
-        draft.use(f"models.{entry}", option)
-    if options.copy("training.vocab_size", "model.vocabulary", 1) is not None:
+        options.use(f"models.{entry}", option)
+    if options.copy("training.vocab_size", "model.vocabulary") is not None:
         label = entry if "model" in found else "titan"
-        draft.label("model", label if "model" in found else f"{label} extends {entry}")
-    draft.set("training.model", label, option, why)
+        options.label("model", label if "model" in found else f"{label} extends {entry}")
+    options.set("training.model", label, option, why)
     return Flavor(entry, int(found["layers"]), bool(found.get("experts")))
 
 
@@ -156,10 +158,9 @@ def _short(option: Option) -> str:
 
 def _sequences(options: TitanOptions, degrees: ParallelDegrees) -> None:
     """Read a batch given in sequences."""
-    draft = options.draft
-    if options.copy(_SEQUENCE, "training.sequence", 1) is None:
+    if options.copy(_SEQUENCE, "training.sequence") is None:
         options.default(_SEQUENCE, "training.sequence", "2048", "seq_len is 2048")
-    local = options.whole(_LOCAL, 1)
+    local = options.whole(_LOCAL)
     option = options.get(_LOCAL)
     count = local or 8
     part = options.get("parallelism.pipeline_parallel_microbatch_size")
@@ -169,16 +170,16 @@ def _sequences(options: TitanOptions, degrees: ParallelDegrees) -> None:
         _global(options, degrees, count)
         return
     if parts is not None:
-        draft.ignore(parts, "it has no effect without stages")
+        options.ignore(parts, "it has no effect without stages")
     if degrees.pp > 1:
-        each = options.whole("parallelism.pipeline_parallel_microbatch_size", 1) or 1
+        each = options.whole("parallelism.pipeline_parallel_microbatch_size") or 1
         if count % each:
             near = part or option
             if near is not None:
-                draft.problem(near, f"a local batch of {count} is not a multiple of {each}")
+                options.problem(near, f"a local batch of {count} is not a multiple of {each}")
             return
         if part is not None:
-            draft.set("training.micro_batch", digits(each), part)
+            options.set("training.micro_batch", digits(each), part)
         else:
             name = "parallelism.pipeline_parallel_microbatch_size"
             options.default(
@@ -186,9 +187,9 @@ def _sequences(options: TitanOptions, degrees: ParallelDegrees) -> None:
             )
     else:
         if part is not None:
-            draft.ignore(part, "it has no effect without stages")
+            options.ignore(part, "it has no effect without stages")
         if option is not None and local is not None:
-            draft.set("training.micro_batch", digits(local), option)
+            options.set("training.micro_batch", digits(local), option)
         else:
             options.default(_LOCAL, "training.micro_batch", "8", "local_batch_size is 8")
     _global(options, degrees, count)
@@ -199,27 +200,26 @@ def _parts_of_batch(
 ) -> None:
     """Read the number of micro-batches in a local batch, by default the number of stages."""
     name = "parallelism.pipeline_parallel_microbatches"
-    number = options.whole(name, 1) or degrees.pp * degrees.chunks
+    number = options.whole(name) or degrees.pp * degrees.chunks
     near = option or options.get(_LOCAL) or options.get("parallelism.pipeline_parallel_degree")
     if local % number and near is not None:
         message = f"a local batch of {local} is not divisible by {number} micro-batches"
-        options.draft.problem(near, message)
+        options.problem(near, message)
     elif option is not None:
-        options.draft.set("training.micro_batch", digits(local // number), option)
+        options.set("training.micro_batch", digits(local // number), option)
     else:
         why = "pipeline_parallel_microbatches is the number of stages"
         options.default(name, "training.micro_batch", digits(local // number), why)
 
 
 def _global(options: TitanOptions, degrees: ParallelDegrees, local: int) -> None:
-    draft = options.draft
     option = options.get(_GLOBAL)
     number = integer(options, _GLOBAL)
     if option is None or number is None or number < 0:
         why = "the default of global_batch_size is local_batch_size x data-parallel degree"
         value = f"({digits(local)} * layout.dp) sequences"
         if option is not None and number is not None:
-            draft.set("training.global_batch", value, option, options.why(why))
+            options.set("training.global_batch", value, option, options.why(why))
         else:
             options.default(_GLOBAL, "training.global_batch", value, why)
         return
@@ -233,18 +233,17 @@ def _global(options: TitanOptions, degrees: ParallelDegrees, local: int) -> None
             "run, with fewer bubbles"
         )
         answers = [f"--set 'training.global_batch={one} sequences'" for one in (once, number)]
-        draft.ask("training.global_batch", reason, answers, option)
+        options.ask("training.global_batch", reason, answers, option)
         return
-    draft.set("training.global_batch", f"{digits(number)} sequences", option)
+    options.set("training.global_batch", f"{digits(number)} sequences", option)
 
 
 def _tokens(options: TitanOptions, degrees: ParallelDegrees) -> None:
     """Read a batch given in tokens."""
-    draft = options.draft
-    length = options.copy(_LENGTH, "training.sequence", 1)
+    length = options.copy(_LENGTH, "training.sequence")
     if length is None:
         options.default(_LENGTH, "training.sequence", "2048", "max_context_length is 2048")
-    tokens = options.whole(_TOKENS, 1)
+    tokens = options.whole(_TOKENS)
     option = options.get(_TOKENS)
     count, each = tokens or 16_384, length or 2048
     if count % each:
@@ -252,34 +251,34 @@ def _tokens(options: TitanOptions, degrees: ParallelDegrees) -> None:
         if near is not None:
             message = f"{count} tokens is not a whole number of sequences of {each}"
             help = f"{count // each * each or each} tokens are"
-            draft.problem(near, message, help)
+            options.problem(near, message, help)
         return
     if option is not None:
-        draft.set("training.micro_batch", digits(count // each), option)
+        options.set("training.micro_batch", digits(count // each), option)
     else:
         why = "num_tokens_per_microbatch_per_dp_rank is 16,384"
         options.default(_TOKENS, "training.micro_batch", digits(count // each), why)
     several = options.get("parallelism.num_pp_microbatches")
     if degrees.pp > 1:
-        parts = options.whole("parallelism.num_pp_microbatches", 1) or 1
+        parts = options.whole("parallelism.num_pp_microbatches") or 1
     else:
         parts = 1
         if several is not None:
-            draft.ignore(several, "it has no effect without stages")
+            options.ignore(several, "it has no effect without stages")
     step = options.get(_STEP)
     number = integer(options, _STEP)
     if step is None or number is None or number < 0:
         value = f"({digits(count * parts)} * layout.dp) tokens"
         if several is not None and degrees.pp > 1:
-            draft.set("training.global_batch", value, several)
+            options.set("training.global_batch", value, several)
         else:
             why = "num_tokens_per_train_step is one micro-batch per replica"
             options.default(_STEP, "training.global_batch", value, why)
         return
-    draft.set("training.global_batch", f"{digits(number)} tokens", step)
+    options.set("training.global_batch", f"{digits(number)} tokens", step)
     if degrees.pp > 1 and several is not None:
         if degrees.replicas and number > count * parts * degrees.replicas:
             why = "the pipeline runs once over the whole batch here"
-            draft.leave(several, why)
+            options.leave(several, why)
         else:
-            draft.ignore(several, "it follows from the batch and the micro-batch")
+            options.ignore(several, "it follows from the batch and the micro-batch")

@@ -47,16 +47,15 @@ def read_parallelism(
     options: TitanOptions, *, layers: int | None, experts: bool
 ) -> ParallelDegrees:
     """Read the parallel degrees, for a model of *layers* layers."""
-    draft = options.draft
     degree: dict[str, int] = {}
     for field, path in _TABLE["numbers"].items():
-        found = options.copy(field, path, 1)
+        found = options.copy(field, path)
         if found is None:
             options.default(field, path, "1", f"{field.partition('.')[2]} is 1")
         degree[path.removeprefix("layout.")] = found or 1
     _experts(options, experts)
     _replicas_of_2024(options)
-    replicate = options.whole(_REPLICATE, 1) or 1
+    replicate = options.whole(_REPLICATE) or 1
     shard = integer(options, _SHARD)
     shard = -1 if shard is None else shard
     zero = _sharding(options, replicate, shard, degree["cp"])
@@ -66,8 +65,8 @@ def read_parallelism(
         option = options.get(_SHARD)
         assert option is not None
         why = "the product of the degrees: the file has no number of devices"
-        draft.set("cluster.devices", digits(count), option, why)
-        draft.set("layout.dp", digits(replicate * shard), option)
+        options.set("cluster.devices", digits(count), option, why)
+        options.set("layout.dp", digits(replicate * shard), option)
     _tensor(options, degree["tp"])
     _context(options, degree["cp"])
     chunks = _pipeline(options, degree["pp"], layers)
@@ -86,7 +85,7 @@ def _replicas_of_2024(options: TitanOptions) -> None:
     if kind is None or kind.text == "fsdp":
         return
     answers = ["--set layout.zero=0", "--set layout.zero=3"]
-    options.ask(kind, f"ranks of `{kind.text[:20]}` are assumed to use FSDP", answers)
+    options.ask_for(kind, f"ranks of `{kind.text[:20]}` are assumed to use FSDP", answers)
 
 
 def integer(options: TitanOptions, name: str) -> int | None:
@@ -96,73 +95,70 @@ def integer(options: TitanOptions, name: str) -> int | None:
         return None
     known = option.is_single and re.fullmatch(r"-1|[0-9]{1,15}", option.text)
     if not known or option.text == "0":
-        options.draft.problem(option, f"{option.shown[:20]} is not a number of at least 1")
+        options.problem(option, f"{option.shown[:20]} is not a number of at least 1")
         return None
     return int(option.text)
 
 
 def _experts(options: TitanOptions, experts: bool) -> None:
-    draft = options.draft
     for field, path in _TABLE["experts"].items():
         option = options.get(field)
         if experts:
-            options.copy(field, path, 1)
+            options.copy(field, path)
         elif option is not None:
-            draft.ignore(option, "a model without experts")
+            options.ignore(option, "a model without experts")
     words = _TABLE["words"]["expert_parallel_comm_backend"]
     for name in ("parallelism.expert_parallel_comm_backend", "model.moe_comm_backend"):
         option = options.get(name)
         if option is None:
             continue
         if not experts:
-            draft.ignore(option, "a model without experts")
-        elif word := options.word(name, *words):
-            draft.set("routing.dispatcher", words[word], option)
+            options.ignore(option, "a model without experts")
+        elif word := options.choice(name, *words):
+            options.set("routing.dispatcher", words[word], option)
     factor = options.number("model.non_blocking_capacity_factor")
     option = options.get("model.non_blocking_capacity_factor")
     if factor and option is not None:
-        draft.set("routing.capacity_factor", option.text, option)
+        options.set("routing.capacity_factor", option.text, option)
 
 
 def _sharding(options: TitanOptions, replicate: int, shard: int, cp: int) -> int:
     """Read data-parallel sharding; return the ZeRO stage."""
-    draft = options.draft
     option, copies = options.get(_SHARD), options.get(_REPLICATE)
     zero = 0 if shard == 1 and cp == 1 else 3
     if option is not None:
-        draft.set("layout.zero", str(zero), option)
+        options.set("layout.zero", str(zero), option)
     else:
         options.default(
             _SHARD, "layout.zero", str(zero), "data_parallel_shard_degree is -1: all ranks shard"
         )
     if zero and copies is not None and replicate > 1:
         group = str(shard * cp) if shard > 0 else f"layout.dp * layout.cp / {replicate}"
-        draft.set("sharding.shard", group, copies)
-    word = options.word("parallelism.fsdp_reshard_after_forward", "default", "always", "never")
+        options.set("sharding.shard", group, copies)
+    word = options.choice("parallelism.fsdp_reshard_after_forward", "default", "always", "never")
     policy = options.get("parallelism.fsdp_reshard_after_forward")
     if policy is not None and word == "default":
-        draft.ignore(policy, "as in the framework of the catalogue")
+        options.ignore(policy, "as in the framework of the catalogue")
     elif policy is not None and word is not None:
         if zero:
-            draft.set("sharding.reshard", "on" if word == "always" else "off", policy)
+            options.set("sharding.reshard", "on" if word == "always" else "off", policy)
         else:
-            draft.ignore(policy, "it has no effect without sharding")
+            options.ignore(policy, "it has no effect without sharding")
     return zero
 
 
 def _tensor(options: TitanOptions, tp: int) -> None:
-    draft = options.draft
     name = "parallelism.enable_sequence_parallel"
     option = options.get(name)
     if tp > 1 or options.is_open("parallelism.tensor_parallel_degree"):
         if option is not None:
             word = "off" if option.text == "false" else "on"
-            draft.set("layout.sequence_parallel", word, option)
+            options.set("layout.sequence_parallel", word, option)
         else:
             why = "sequence parallelism comes with tensor parallelism"
             options.default(name, "layout.sequence_parallel", "on", why)
     elif option is not None:
-        draft.ignore(option, "it has no effect without tensor parallelism")
+        options.ignore(option, "it has no effect without tensor parallelism")
     for name in (
         "parallelism.enable_async_tensor_parallel",
         "compile.enable_async_tensor_parallel",
@@ -171,38 +167,36 @@ def _tensor(options: TitanOptions, tp: int) -> None:
         if overlap is None:
             continue
         if overlap.text == "false":
-            draft.ignore(overlap, "it is off")
+            options.ignore(overlap, "it is off")
         elif tp == 1 or not options.on("compile.enable"):
-            draft.ignore(overlap, "it needs tensor parallelism and a compiled model")
+            options.ignore(overlap, "it needs tensor parallelism and a compiled model")
         else:
-            draft.set("overlap.tensor", "pipelined", overlap)
+            options.set("overlap.tensor", "pipelined", overlap)
 
 
 def _context(options: TitanOptions, cp: int) -> None:
-    draft = options.draft
     rotation = options.get("parallelism.context_parallel_rotate_method")
     balance = options.get("parallelism.context_parallel_load_balancer")
     if cp == 1:
         for option in (rotation, balance):
             if option is not None:
-                draft.ignore(option, "it has no effect without context parallelism")
+                options.ignore(option, "it has no effect without context parallelism")
         return
-    word = options.word("parallelism.context_parallel_rotate_method", *_ROTATIONS)
+    word = options.choice("parallelism.context_parallel_rotate_method", *_ROTATIONS)
     if rotation is not None and word is not None:
-        draft.set("context.algorithm", _ROTATIONS[word], rotation)
+        options.set("context.algorithm", _ROTATIONS[word], rotation)
     if balance is None:
         return
     if not balance.texts:
-        draft.set("context.balance", "contiguous", balance)
+        options.set("context.balance", "contiguous", balance)
     elif balance.text in _BALANCES:
-        draft.set("context.balance", _BALANCES[balance.text], balance)
+        options.set("context.balance", _BALANCES[balance.text], balance)
     else:
-        draft.leave(balance, "here the shares are balanced by zigzag")
+        options.leave(balance, "here the shares are balanced by zigzag")
 
 
 def _pipeline(options: TitanOptions, pp: int, layers: int | None) -> int:
     """Read the schedule and the stages; return the virtual stages per device."""
-    draft = options.draft
     schedules = _TABLE["schedules"]
     name = "parallelism.pipeline_parallel_schedule"
     option = options.get(name)
@@ -210,16 +204,16 @@ def _pipeline(options: TitanOptions, pp: int, layers: int | None) -> int:
         for field in _OF_PIPELINES:
             one = options.get(f"parallelism.{field}")
             if one is not None:
-                draft.ignore(one, "there is only one pipeline stage")
+                options.ignore(one, "there is only one pipeline stage")
         return 1
     word = _TABLE["old_schedules"].get(option.text, option.text) if option is not None else "1F1B"
     if option is not None and word not in schedules:
         message = f"`{option.text[:40]}` is not modeled"
-        draft.problem(option, message, f"known: {', '.join(schedules)}")
+        options.problem(option, message, f"known: {', '.join(schedules)}")
         return 1
     found = schedules[word]
     if option is not None:
-        draft.set("schedule.kind", found["kind"], option)
+        options.set("schedule.kind", found["kind"], option)
     else:
         options.default(name, "schedule.kind", found["kind"], "the schedule is 1F1B")
     chunks = int(found["stages"])
@@ -234,49 +228,47 @@ def _pipeline(options: TitanOptions, pp: int, layers: int | None) -> int:
 def _stages(
     options: TitanOptions, option: Option, counts: Sequence[int], pp: int, chunks: int
 ) -> None:
-    draft = options.draft
     if len(counts) % pp or (chunks == 1 and len(counts) != pp):
-        draft.problem(
+        options.problem(
             option, f"{len(counts)} stages cannot be distributed evenly over {pp} pipeline ranks"
         )
         return
     if len(counts) > pp:
-        draft.set("schedule.chunks", str(len(counts) // pp), option)
-    draft.set("schedule.stages", f"[{', '.join(map(str, counts))}]", option)
+        options.set("schedule.chunks", str(len(counts) // pp), option)
+    options.set("schedule.stages", f"[{', '.join(map(str, counts))}]", option)
 
 
 def _equal_stages(
     options: TitanOptions, schedule: Option | None, pp: int, chunks: int, layers: int | None
 ) -> int:
     """Read stages of equal layer count, except the ends; return the virtual stages per device."""
-    draft = options.draft
     first, last = (
         options.get(f"parallelism.pipeline_parallel_{end}_stage_less_layers")
         for end in ("first", "last")
     )
     less = [
-        1 if (found := options.whole(option.name)) is None else found
+        1 if (found := options.whole(option.name, least=0)) is None else found
         for option in (first, last)
         if option is not None
     ]
     before = less.pop(0) if first is not None else 1
     behind = less.pop(0) if last is not None else 1
-    each = options.whole("parallelism.pipeline_parallel_layers_per_stage", 1)
+    each = options.whole("parallelism.pipeline_parallel_layers_per_stage")
     option = options.get("parallelism.pipeline_parallel_layers_per_stage")
     if option is not None and each is not None:
         if layers is None:
-            draft.leave(option, "the number of layers of the model is unknown")
+            options.leave(option, "the number of layers of the model is unknown")
             return chunks
         stages = -(-(layers + before + behind) // each)
         if stages % pp or (chunks == 1) != (stages == pp):
             message = f"{layers} + {before} + {behind} layers make {stages} stages of {each}"
-            draft.problem(option, f"{message}, for {pp} devices")
+            options.problem(option, f"{message}, for {pp} devices")
             return chunks
         chunks = stages // pp
         if chunks > 1:
-            draft.set("schedule.chunks", str(chunks), option)
+            options.set("schedule.chunks", str(chunks), option)
     elif chunks > 1 and schedule is not None:
-        draft.set(
+        options.set(
             "schedule.chunks",
             str(chunks),
             schedule,
@@ -286,18 +278,18 @@ def _equal_stages(
     if near is None or (before, behind) == (1, 1):
         for one in (first, last):
             if one is not None:
-                draft.ignore(one, "it is the default")
+                options.ignore(one, "it is the default")
         return chunks
     if layers is None:
-        draft.leave(near, "the number of layers of the model is unknown")
+        options.leave(near, "the number of layers of the model is unknown")
         return chunks
     counts = deal(layers, pp * chunks, before, behind)
     if min(counts) < 0:
-        draft.problem(near, "a stage would have a negative number of layers")
+        options.problem(near, "a stage would have a negative number of layers")
         return chunks
-    draft.set("schedule.stages", f"[{', '.join(map(str, counts))}]", near)
+    options.set("schedule.stages", f"[{', '.join(map(str, counts))}]", near)
     if last is not None and last is not near:
-        draft.ignore(last, f"read with {near.key}")
+        options.ignore(last, f"read with {near.key}")
     return chunks
 
 
@@ -337,7 +329,7 @@ def _parts(options: TitanOptions, layers: int | None) -> tuple[Option, Sequence[
             layers,
         ]
     ):
-        options.draft.problem(
+        options.problem(
             points, "module names such as layers.8 are expected, in the order of the model"
         )
         return None

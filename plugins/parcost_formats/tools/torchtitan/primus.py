@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from parcost import ImportFile
 from parcost_formats.tools.collector import read_configuration
-from parcost_formats.tools.drafts import Draft, Option
+from parcost_formats.tools.drafts import Draft, Option, texts_of
 from parcost_formats.tools.file_importer import FileError
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.megatron.tools import substitute
 from parcost_formats.tools.tables import table, value_of_pattern
-from parcost_formats.tools.torchtitan.python_text import texts
 from parcost_formats.tools.torchtitan.toml_text import field_name
 from parcost_formats.tools.yaml_text import read_mapping
 
@@ -158,7 +157,7 @@ def _option(key: str, entry: JsonEntry, fact: str = "") -> Option:
     return Option(
         name=field_name(key),
         key=key,
-        texts=texts(entry.value),
+        texts=texts_of(entry.value),
         value=None if entry.value == {} else entry.value,
         start=entry.start,
         end=entry.end,

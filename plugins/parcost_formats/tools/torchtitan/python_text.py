@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.drafts import Option, texts_of
 from parcost_formats.tools.python_code import (
     BUILTINS,
     IMPLIED,
@@ -380,20 +380,8 @@ def _unread_reasons(value: Any) -> Iterator[str]:
 
 
 def texts(value: Any) -> Sequence[str]:
-    """Return a value as texts; switches are ``true`` or ``false``.
-
-    >>> texts(True), texts(-1), texts(["model", "loss"]), texts(None)
-    (('true',), ('-1',), ('model', 'loss'), ())
-    """
-    if value is None:
-        return ()
-    if isinstance(value, DottedName):
-        return (value.name.rpartition(".")[2],)
-    if isinstance(value, bool):
-        return ("true" if value else "false",)
-    if isinstance(value, list):
-        return tuple(str(one) for one in value)
-    return (str(value),)
+    """Return a value of Python as texts: that of a name is its last part."""
+    return texts_of(value.name.rpartition(".")[2] if isinstance(value, DottedName) else value)
 
 
 def _families(body: Sequence[ast.stmt]) -> Mapping[str, str]:
