@@ -4,6 +4,10 @@ from parcost.contract.charts import PassTimeline as PassTimeline
 from parcost.contract.charts import PointFigure as PointFigure
 from parcost.contract.charts import PointTable as PointTable
 from parcost.contract.checks import Check as Check
+from parcost.contract.counts import CountsByStructure as CountsByStructure
+from parcost.contract.counts import map_counts as map_counts
+from parcost.contract.counts import occurs as occurs
+from parcost.contract.counts import sum_counts as sum_counts
 from parcost.contract.figures import Figure as Figure
 from parcost.contract.figures import Interval as Interval
 from parcost.contract.figures import MissingFigure as MissingFigure
@@ -57,6 +61,8 @@ from parcost.contract.pipelines import PipelineShape as PipelineShape
 from parcost.contract.pipelines import Times as Times
 from parcost.contract.pipelines import ops_of as ops_of
 from parcost.contract.queries import pure_function as pure_function
+from parcost.contract.queries import stage_counts as stage_counts
+from parcost.contract.queries import stage_number as stage_number
 from parcost.contract.schema import Curve as Curve
 from parcost.contract.schema import Rate as Rate
 from parcost.contract.schema import block as block
@@ -96,7 +102,6 @@ from parcost.contract.terms import Once as Once
 from parcost.contract.terms import Operator as Operator
 from parcost.contract.terms import ParameterGroup as ParameterGroup
 from parcost.contract.terms import Pass as Pass
-from parcost.contract.terms import StageCounts as StageCounts
 from parcost.contract.terms import Work as Work
 from parcost.contract.traces import Slice as Slice
 from parcost.contract.traces import StageMessage as StageMessage

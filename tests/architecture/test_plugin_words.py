@@ -19,7 +19,6 @@ SENSES = {
     "collectives": "a hook",
     "host": "a field of Work",
     "memory": "a hook",
-    "parameters": "a hook",
     "pipeline": "a field of a study",
     "schedule": "a field of a pipeline",
     "search": "a kind of charts",

@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 
 import parcost
-from parcost import Formula, Once, Study, hookimpl
+from parcost import Formula, Once, Study, hookimpl, stage_number
 from parcost.numeric import is_array
 from parcost.plugins.discovery import load
 from parcost.search import scored_parts
@@ -30,6 +30,18 @@ use catalog.precisions.bf16
 cluster { device = h100_sxm, devices = 32 }
 training { sequence = 4096, global_batch = 64 sequences }
 """
+#: Layers of four kinds, with scaled low-precision products.
+EXPERTS = (
+    TEXT.replace("llama3_8b", "llama3_8b as dense").replace(
+        "precisions.bf16", "precisions.fp8_delayed"
+    )
+    + """
+model experts {
+  layers = 16, hidden = 2304, heads = 8, kv_heads = 8, head_dim = 256, ffn = 9216
+  vocabulary = 64_000, window = 1024, full_every = 2, experts = 8, top_k = 2, dense_first = 1
+}
+"""
+).replace("training {", "training { model = experts,")
 AXES: dict[str, list[Any]] = {
     "layout.pp": [1, 2, 4],
     "schedule.chunks": [1, 2],
@@ -40,10 +52,12 @@ AXES: dict[str, list[Any]] = {
 }
 
 
-def spaces(axes: dict[str, list[Any]] = AXES, **hooks: Any) -> tuple[Space, Space]:
+def spaces(
+    axes: dict[str, list[Any]] = AXES, text: str = TEXT, **hooks: Any
+) -> tuple[Space, Space]:
     """Return a space with its structures together, and the same with each on its own."""
     plugins = load(("own", SimpleNamespace(**{k: hookimpl(v) for k, v in hooks.items()})))
-    (scenario,) = parcost.load_text(TEXT, plugins=plugins)
+    (scenario,) = parcost.load_text(text, plugins=plugins)
     found = space(scenario, axes, list(axes))
     return found, evolve(found, merges=False)
 
@@ -55,8 +69,9 @@ def best_layouts(whole: Space) -> list[tuple[Any, ...]]:
     return [(one.values, one.seconds, one.bytes_) for one in (*found.best, *found.front)]
 
 
-def test_no_hook_of_ours_depends_on_the_number_of_stages() -> None:
-    whole, _ = spaces()
+@pytest.mark.parametrize("text", [TEXT, EXPERTS], ids=["dense", "experts"])
+def test_no_hook_of_ours_depends_on_the_number_of_stages(text: str) -> None:
+    whole, _ = spaces(text=text)
     (group,) = whole.groups()
     assert len(group.structures) > 3
     with np.errstate(all="ignore"):
@@ -77,8 +92,9 @@ def test_no_hook_of_ours_depends_on_the_number_of_stages() -> None:
     assert not apart
 
 
-def test_structures_at_once_are_what_they_are_one_by_one() -> None:
-    together, apart = spaces()
+@pytest.mark.parametrize("text", [TEXT, EXPERTS], ids=["dense", "experts"])
+def test_structures_at_once_are_what_they_are_one_by_one(text: str) -> None:
+    together, apart = spaces(text=text)
     assert best_layouts(together) == best_layouts(apart)
 
 
@@ -109,15 +125,20 @@ def by_stages(study: Study) -> float:
     return 1e-3 * study[Layout].pp * study[ScheduleChoice].chunks
 
 
+@stage_number
+def number_by_stages(study: Study) -> float:
+    return by_stages(study)
+
+
 READERS: dict[str, Callable[[Study], float]] = {
     "as a number": by_stages,
     "by a branch": lambda study: 1e-3 if study[Layout].pp > 2 else 2e-3,
     "by a range": lambda study: sum(1e-3 for _ in range(study[Layout].pp)),
     "by the pipeline": lambda study: 1e-3 * study.pipeline.stages,
     "by a query": lambda study: study.query(by_stages),
-    "as what broadcasts": lambda study: study.number(by_stages),
+    "as what broadcasts": lambda study: study.query(number_by_stages),
     "as what a branch takes for one number": lambda study: (
-        1e-3 if study.number(by_stages) > 2e-3 else 2e-3
+        1e-3 if study.query(number_by_stages) > 2e-3 else 2e-3
     ),
 }
 
@@ -134,7 +155,7 @@ def test_a_plugin_may_read_the_number_of_stages_in_any_way(reader: str) -> None:
 
 def test_what_fails_for_several_numbers_of_stages_alone_is_no_fault() -> None:
     def terms(study: Study) -> list[Once]:
-        if is_array(study.number(by_stages)):
+        if is_array(study.query(number_by_stages)):
             raise ValueError("only one by one")
         return [Once(name="own", seconds=1e-3, formula=Formula(text="own"), when="end")]
 

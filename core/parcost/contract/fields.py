@@ -20,6 +20,7 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from parcost.contract.counts import CountsByStructure
 from parcost.contract.formulas import Formula
 from parcost.language.diagnostics import quote
 from parcost.numeric import all_of, array_kind, array_rank
@@ -221,7 +222,9 @@ BY_TYPE: dict[str, Declaration] = {
     "Sequence[float]": rule(
         lambda value: is_number(value) or is_list(value, is_number),
         "which is not a list of numbers",
-        "value.__class__ is tuple and numbers.issuperset(map(type, value))",
+        "value.__class__ is tuple and numbers.issuperset(map(type, value))"
+        " or value.__class__ is counts",
         numbers=frozenset((float, int, bool)),
+        counts=CountsByStructure,
     ),
 }

@@ -171,3 +171,27 @@ def pure_function(function: Callable[..., T]) -> Callable[..., T]:
     """
     PURE.add(function)
     return function
+
+
+#: Functions whose answers depend on the stages, by whether they return counts by virtual stage.
+OF_STAGES: dict[Callable[..., Any], bool] = {}
+
+
+def stage_number(function: Callable[..., T]) -> Callable[..., T]:
+    """Declare that a function returns a number, or a tuple of numbers, that depends on the stages.
+
+    A search evaluates several numbers of stages at once. As a query, the function is called for
+    each of them. Numbers that differ become an array over all points.
+    """
+    OF_STAGES[function] = False
+    return function
+
+
+def stage_counts(function: Callable[..., T]) -> Callable[..., T]:
+    """Declare that a function returns the occurrences of something on each virtual stage.
+
+    As a query in a search, it is called for each number of stages. Its answers are joined to a
+    :class:`parcost.CountsByStructure`.
+    """
+    OF_STAGES[function] = True
+    return function

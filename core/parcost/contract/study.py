@@ -319,40 +319,14 @@ class Study(ABC):
 
         Hooks and functions of plugins must share results this way: a separate cache would hide the
         values on which a result depends. *arguments* may be numbers, words, arrays and blocks. A
-        :func:`parcost.pure_function` is called without the study.
+        :func:`parcost.pure_function` is called without the study. A :func:`parcost.stage_number` or
+        :func:`parcost.stage_counts` is called for each number of stages of a search; other
+        functions that read the stages make their plugin be called once for each.
         """
 
     @abstractmethod
     def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
         """Return the valid results of *hook* of every plugin for this study."""
-
-    @abstractmethod
-    def contributions_by_row(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        """Return :meth:`contributions` with counts as plugins returned them, not yet for each
-        virtual stage.
-        """
-
-    @abstractmethod
-    def row(
-        self,
-        function: Callable[..., tuple[Any, ...]],
-        *arguments: Any,
-        total: Callable[[], float],
-    ) -> tuple[Any, ...]:
-        """Return the number of occurrences on each virtual stage, as *function* counts them.
-
-        In a search it is a :class:`parcost.StageCounts`, which does not depend on the stages;
-        *total* is the sum over all stages.
-        """
-
-    @abstractmethod
-    def number(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return ``function(study, *arguments)``, a number that depends on the stages.
-
-        A search evaluates several numbers of stages at once. If the result differs between them, it
-        is an array over all points; a tuple of numbers becomes a tuple of arrays. A plugin that
-        reads the stages in other ways is called once for each number of stages.
-        """
 
     @property
     def operators(self) -> Sequence[Any]:

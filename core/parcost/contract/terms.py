@@ -7,7 +7,7 @@ rendered only on demand.
 
 Stages. A model is split into ``stages * chunks`` *virtual stages*, numbered from 0. ``count`` is
 the number of occurrences of a term per micro-batch on each virtual stage: one number for all, a
-tuple with one number per virtual stage, or a :class:`StageCounts`.
+tuple with one number per virtual stage. :mod:`parcost.contract.counts` has functions of counts.
 
 Causes. A report sums time and memory by ``cause``. A cause is one or two words such as
 ``optimizer`` or ``gradients``, printed unchanged. A :class:`Cause` also has synonyms that users may
@@ -19,13 +19,13 @@ plugin, their kind and their ``tag``, a word that the plugin chooses: ``gradient
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from attrs import field
 
+from parcost.contract.counts import are_counts, is_count, plain_count
 from parcost.contract.fields import (
     AMOUNT,
     NO_FORMULA,
@@ -112,50 +112,6 @@ class FlopCount(Record):
     name: str
 
 
-class StageCounts(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not empty
-    """Occurrences on each virtual stage, as a total and the function that counts them.
-
-    ``StageCounts(80, layers)`` is the count of 80 layers of a model: a tuple with the total, so
-    that its ``sum`` and ``any`` are independent of the stages. When the core needs one number per
-    virtual stage, it calls ``layers(study)``, with *arguments* if any.
-
-    >>> sum(StageCounts(80, len)), StageCounts(80, len) == StageCounts(80, len)
-    (80, True)
-    """
-
-    function: Callable[..., tuple[Any, ...]]
-    arguments: tuple[Any, ...]
-    _hash: int | None = None
-
-    def __new__(
-        cls, total: float, function: Callable[..., tuple[Any, ...]], *arguments: Any
-    ) -> Self:
-        """Return a count with this *total*; *function* returns the number on each stage."""
-        found = super().__new__(cls, (total,))
-        found.function, found.arguments = function, arguments
-        return found
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both have the same function and arguments."""
-        return isinstance(other, StageCounts) and (
-            (*self, self.function, self.arguments) == (*other, other.function, other.arguments)
-        )
-
-    def __ne__(self, other: object) -> bool:
-        """Return whether the functions or the arguments differ."""
-        return not self == other
-
-    def __hash__(self) -> int:
-        """Return the hash of the function and the arguments."""
-        if self._hash is None:
-            self._hash = hash((self.function, self.arguments))
-        return self._hash
-
-    def for_study(self, study: Any) -> Any:
-        """Return the number of occurrences on each virtual stage of *study*."""
-        return study.query(self.function, *self.arguments)
-
-
 @record(eq=False)
 class Names:
     """Names of a resource, of which one applies to each layout: the name with index ``at``.
@@ -171,42 +127,6 @@ class Names:
         """Return the names that apply to at least one layout, joined by "or"."""
         held = {int(i) for i in self.at.reshape(-1)}
         return " or ".join(name for i, name in enumerate(self.names) if i in held)
-
-
-_PLAIN: frozenset[type] = frozenset((float, int, bool))
-_KEPT = 4096  # counts
-
-
-def plain_count(count: Sequence[float] | float) -> Sequence[float] | float:
-    """Return a count as plain numbers; a value that is not a count is returned for validation."""
-    if count.__class__ is float or count.__class__ is StageCounts:
-        return count
-    if count.__class__ is tuple and _PLAIN.issuperset(map(type, count)):
-        return count
-    plain: Any = count
-    try:
-        plain = plain.tolist() if hasattr(plain, "tolist") else plain
-        if isinstance(plain, Sequence) and not isinstance(plain, str):
-            plain = tuple([n if n.__class__ in _PLAIN else n.item() for n in plain])
-    except (TypeError, ValueError, AttributeError):
-        plain = list(plain) if plain.__class__ is tuple else plain
-    found: Sequence[float] | float = plain
-    return found
-
-
-def is_count(count: Any) -> bool:
-    """Return whether *count* is a number of occurrences, or one for each virtual stage."""
-    if count.__class__ is tuple:
-        return count != () and _are_counts(count)
-    if isinstance(count, (float, int)):
-        return count.__class__ in _PLAIN and 0 <= count < inf
-    return count.__class__ is StageCounts
-
-
-@lru_cache(_KEPT)
-def _are_counts(count: tuple[float, ...]) -> bool:
-    """Return whether all numbers are finite and not negative."""
-    return min(count) >= 0 and sum(count) < inf
 
 
 def _items(values: Sequence[Real]) -> Sequence[Real]:
@@ -232,7 +152,7 @@ _COUNT = rule(
     "which is neither a count nor a list with a count for each virtual stage",
     "(value.__class__ is float and 0.0 <= value < inf)"
     " or (value.__class__ is tuple and value and are_counts(value))",
-    are_counts=_are_counts,
+    are_counts=are_counts,
 )
 _RESOURCE: Declaration = {"rule": Rule(_resource, "value.__class__ is str")}
 _BOUNDARIES = items(lambda value: is_within(value, 0.0), "a boundary of ", "which is not a time")

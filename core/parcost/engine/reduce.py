@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve
 
+from parcost.contract.counts import counts_by_structure
 from parcost.contract.outcome import Outcome
 from parcost.contract.pipelines import Pipeline, Times
 from parcost.contract.plugin import Fault
 from parcost.contract.study import Schedule
-from parcost.contract.terms import MOMENTS, Edge, Memory, Once, StageCounts, Work
+from parcost.contract.terms import MOMENTS, Edge, Memory, Once, Work
 from parcost.engine.bounds import device_seconds as busy_devices
 from parcost.engine.ledger import bubble_line, once_lines, send_recv_lines, work_lines
 from parcost.engine.load import Load
@@ -195,7 +196,7 @@ def _valid_terms(
     found: list[tuple[Plugin, Any]] = []
     stages = pipeline.stages * pipeline.chunks
     for plugin, term in stamped:
-        complaint = _negative(term) or term_problem(term, pipeline.stages, stages)
+        complaint = _negative(term) or term_problem(term, pipeline.stages, (stages,))
         if not complaint:
             found.append((plugin, term))
         elif faults is None:
@@ -213,9 +214,11 @@ def _negative(term: Work | Edge | Once | Memory) -> str:
     return f"`{term.name}` is negative" if below else ""
 
 
-def term_problem(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
+def term_problem(term: Work | Edge | Once | Memory, devices: int, stages: Sequence[int]) -> str:
     """Return the reason why a term is invalid for these numbers of devices and virtual stages, or
     "".
+
+    *stages* has the number of virtual stages of each structure.
     """
     if isinstance(term, Edge):
         between, each = devices - 1, term.boundaries
@@ -224,12 +227,12 @@ def term_problem(term: Work | Edge | Once | Memory, devices: int, stages: int) -
             f"`{term.name}` has times for {len(each)} boundaries, but the pipeline has {between}"
         )
         return "" if fits else counted
-    count = term.count
-    if not isinstance(count, (float, int, StageCounts)) and len(count) != stages:
-        return (
-            f"`{term.name}` has counts for {len(count)} virtual stages, but the pipeline has "
-            f"{stages}"
-        )
+    for count, all_ in zip(counts_by_structure(term.count), stages, strict=False):
+        if len(count) != all_:
+            return (
+                f"`{term.name}` has counts for {len(count)} virtual stages, but the pipeline has "
+                f"{all_}"
+            )
     if isinstance(term, Work):
         known: Sequence[str] = PASSES
         said: Sequence[str] = (term.pass_,)

@@ -12,12 +12,14 @@ from attrs import evolve, field
 
 from parcost.contract.calls import CallError, call
 from parcost.contract.collective_formulas import fastest_formula
+from parcost.contract.counts import CountsByStructure, counts_at, join_numbers
 from parcost.contract.formulas import Formula, plain_of
 from parcost.contract.groups import Group
 from parcost.contract.outcome import Outcome
 from parcost.contract.pipelines import Pipeline
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import (
+    OF_STAGES,
     PLAIN,
     PURE,
     READS,
@@ -29,16 +31,6 @@ from parcost.contract.queries import (
     hash_key,
 )
 from parcost.contract.study import Call, Collective, Schedule, Study
-from parcost.contract.terms import (
-    Memory,
-    Once,
-    Operator,
-    ParameterGroup,
-    StageCounts,
-    Work,
-    is_count,
-    plain_count,
-)
 from parcost.contract.validation import key_of
 from parcost.engine.reduce import evaluate
 from parcost.engine.rules import rules
@@ -53,9 +45,6 @@ from parcost.numeric import INFINITY, Mask, Real, array_kind, is_array, minimum,
 from parcost.records import record
 
 T = TypeVar("T")
-
-_WITH_COUNTS = (Work, Once, Memory, Operator, ParameterGroup)
-COUNTED = ("terms", "memory", "operators", "parameters")  # hooks whose answers have counts
 
 
 @record(eq=False, repr=False)
@@ -104,7 +93,10 @@ class SpecStudy(Study):
             reads = Reads()
             token = READS.set(reads)
             try:
-                value = function(*arguments) if pure else function(self, *arguments)
+                if self._structures is not None and function in OF_STAGES:
+                    value = _by_structure(self, function, arguments)
+                else:
+                    value = function(*arguments) if pure else function(self, *arguments)
             except BaseException:
                 if outer is not None:
                     outer.include(reads)
@@ -141,30 +133,6 @@ class SpecStudy(Study):
 
     def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
         return self.query(_contributions, hook)
-
-    def contributions_by_row(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        return self.query(_answers_by_row, hook)
-
-    def row(
-        self,
-        function: Callable[..., tuple[Any, ...]],
-        *arguments: Any,
-        total: Callable[[], float],
-    ) -> tuple[Any, ...]:
-        if self._point:
-            return StageCounts(total(), function, *arguments)
-        return self.query(function, *arguments)
-
-    def number(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return ``function(study, *arguments)``, a number that depends on the stages.
-
-        A search evaluates several numbers of stages at once. If the result differs between them, it
-        is an array over all points; a tuple of numbers becomes a tuple of arrays. A plugin that
-        reads the stages in other ways is called once for each number of stages.
-        """
-        if self._structures is None:
-            return self.query(function, *arguments)
-        return self.query(_by_structure, function, *arguments)
 
     def leave_out(self, fault: Fault, answer: Any) -> None:
         self.faults.append(fault)
@@ -264,30 +232,27 @@ def _known_cut(study: SpecStudy) -> Pipeline | None:
     return evolve(cut, micro_batches=plain_first(cut.micro_batches))  # of a single point
 
 
-def _by_structure(study: SpecStudy, function: Callable[..., Any], *arguments: Any) -> Any:
-    import numpy as np
-
+def _by_structure(study: SpecStudy, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    """Return the answer of *function* for each structure, joined: numbers, or counts by stage."""
     assert study._structures is not None  # noqa: SLF001
     outer, reads = READS.get(), Reads()
     token = READS.set(reads)
     try:
-        values = [one.query(function, *arguments) for one in study._structures()]  # noqa: SLF001
+        values = [
+            one.query(function, *(counts_at(argument, place) for argument in arguments))
+            for place, one in enumerate(study._structures())  # noqa: SLF001
+        ]
     finally:
         READS.reset(token)
     if outer is not None:  # a plain answer is that of a structure, and not of the study
         for axis in reads.axes:
             outer.record(axis, study._point[axis])  # noqa: SLF001
-
-    def join_numbers(numbers: Sequence[Any]) -> Any:
-        if all(number == numbers[0] for number in numbers):
-            return numbers[0]
-        found = np.asarray(numbers)
-        found = found if found.dtype == bool else found.astype(np.float64)
-        return found.reshape(-1, *(1,) * (len(shape_of(study)) - 1))  # structures come first
-
+    rank = len(shape_of(study))
+    if OF_STAGES[function]:
+        return CountsByStructure(values, rank)
     if isinstance(values[0], tuple):
-        return tuple(map(join_numbers, zip(*values, strict=True)))
-    return join_numbers(values)
+        return tuple(join_numbers(row, rank) for row in zip(*values, strict=True))
+    return join_numbers(values, rank)
 
 
 def plain_first(number: Any) -> float:
@@ -296,53 +261,7 @@ def plain_first(number: Any) -> float:
 
 
 def _contributions(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
-    stamped = study.query(_answers_by_row, hook)
-    return count_answers(study, hook, stamped) if hook in COUNTED else stamped
-
-
-def count_answers(
-    study: SpecStudy, hook: str, stamped: Sequence[tuple[Plugin, Any]]
-) -> Sequence[tuple[Plugin, Any]]:
-    """Compute the counts of results by virtual stage; results without valid counts become
-    faults.
-    """
-    found = []
-    for plugin, answer in stamped:
-        row = answer.count if isinstance(answer, _WITH_COUNTS) else None
-        if row.__class__ is not StageCounts:
-            found.append((plugin, answer))
-            continue
-        count, problem = row_count(study, row)
-        if problem:
-            study.faults.append(count_fault(hook, plugin, answer.name, problem))
-        else:
-            found.append((plugin, evolve(answer, count=count)))
-    return tuple(found)
-
-
-def row_count(study: SpecStudy, row: StageCounts) -> tuple[Any, str | CallError]:
-    """Return the counts of *row* on each virtual stage, or else the error of its function."""
-    try:
-        counts = call(row.for_study, study, passing=ParcostError)
-        count = call(plain_count, counts)
-    except CallError as error:
-        return None, error
-    if is_count(count):
-        return count, ""
-    return None, f"counts {quote(counts)}, which is not a number for each virtual stage"
-
-
-def count_fault(hook: str, plugin: Plugin, name: str, problem: str | CallError) -> Fault:
-    """Return the fault of the answer *name* whose counts have a *problem*."""
-    if isinstance(problem, CallError):  # the place of an error is in the code of the plugin
-        problem = f"has a count that {CallError(problem.cause, plugin.module)}"
-    return Fault(plugin=plugin, hook=hook, message=f"gave `{name}`, which {problem}")
-
-
-def _answers_by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
-    """Return the results of all plugins for *hook*, before counts are computed for each virtual
-    stage.
-    """
+    """Return the results of all plugins for *hook*."""
     if study._point:  # noqa: SLF001  each plugin reads axes of its own
         every = range(len(study.plugins.implementers(hook)))
         each = (study.query(contribution, hook, position) for position in every)

@@ -96,12 +96,6 @@ class TermTable:
     def _minor(self) -> Sequence[int]:
         return minor_choices(self._shared, self._choices, self._group.places(0).pick)
 
-    def holds(self, mask: NDArray[np.bool_]) -> Any:
-        """Return the mask of choices for which a mask is true for all values of the minor
-        choices.
-        """
-        return mask.all(axis=tuple(self._minor), keepdims=True)
-
     @property
     def is_shared(self) -> bool:
         """Whether all terms are shared by all structures."""

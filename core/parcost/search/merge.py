@@ -3,7 +3,7 @@
 Structures with 2 and with 4 stages are two positions in the first dimension of the arrays. A number
 that depends on the stages, such as the number of replicas, is an array. Reads of the number of
 stages are recorded, because it determines the shape of a step. A hook that reads it directly is
-called for each structure. A hook that uses ``study.number`` is called once.
+called for each structure. A hook that queries a ``stage_number`` is called once.
 """
 
 from __future__ import annotations

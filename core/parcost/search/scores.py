@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve
 
+from parcost.contract.counts import CountsByStructure, counts_at
 from parcost.contract.pipelines import Pipeline
-from parcost.contract.plugin import Fault
 from parcost.contract.queries import key_of
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Edge, Pass, StageCounts
-from parcost.engine.reduce import term_problem
+from parcost.contract.terms import Edge, Pass
 from parcost.engine.schedule_calls import name_schedule_plugin
 from parcost.engine.shapes import fits_shape, memory_limits_of
-from parcost.engine.study import count_fault
 from parcost.records import replace_values
 from parcost.search.axis_kinds import PROBES
 from parcost.search.bounds import any_alike
@@ -41,8 +39,6 @@ from parcost.search.scored_parts import (
     Part,
     ScoredPart,
     concatenate_counts,
-    count_key,
-    count_occurrences,
     split_points,
     stage_kinds,
 )
@@ -52,7 +48,6 @@ from parcost.search.stage_loads import StageLoads, StructureLoads
 from parcost.search.term_arrays import (
     Windows,
     at_points,
-    mask,
     merge_terms,
     select_choice,
     take,
@@ -64,7 +59,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.contract.plugin import Plugin
-    from parcost.numeric import Real
     from parcost.search.variants import Variants
 
 
@@ -96,8 +90,6 @@ class Scores:
         self._all = TermTable(group, release_each(terms), self._hosts)
         self._sums: dict[int, Sequence[Any]] = {}  # of serial work
         self._bounds: dict[tuple[int, int], Any] = {}
-        self._rows: dict[Any, Any] = {}
-        self._row_reads: dict[StageCounts, Sequence[int]] = {}
         self._pipelines: dict[tuple[int, int], Pipeline] = {}
         self._schedules: dict[tuple[int, int], Schedule] = {}
 
@@ -151,14 +143,9 @@ class Scores:
         """Yield the sums of :class:`SerialWork`, with counts by virtual stage."""
         _, stages = self._sizes(place, index)
         for pass_, kernels, row, times in self._sums[place]:
-            seconds = self._select_schedule(times, index)
-            counts: Sequence[tuple[Any, Any]] = [(row, None)]
-            if row.__class__ is StageCounts:
-                counts, _ = self._row_counts(place, index, row)
-            for count, chosen in counts:
-                here = seconds if chosen is None else seconds * self._all.holds(chosen)
-                each = count if isinstance(count, tuple) else (count,) * stages
-                yield pass_, kernels, each, here
+            count = counts_at(row, place)
+            each = count if isinstance(count, tuple) else (count,) * stages
+            yield pass_, kernels, each, self._select_schedule(times, index)
 
     def bound_layouts(self, block: Mapping[int, NDArray[np.intp]]) -> Iterator[ScoredLayouts]:
         """Yield layouts, by structure and schedule, with lower bounds of time and memory.
@@ -184,7 +171,7 @@ class Scores:
         terms = self._memory.select_terms(first.place, points, places)
         if self._choice is not None:
             terms = select_choice(terms, self._choice, first.index)
-        counted, kinds = self._with_counts(parts, "memory", merge_terms(terms, Windows()))
+        counted, kinds = self._with_counts(parts, merge_terms(terms, Windows()))
         plans, micro_batches = [p.plan for p in parts], [p.micro_batches for p in parts]
         bytes_ = peak_memory(counted, plans, kinds, micro_batches)
         start = 0
@@ -264,25 +251,13 @@ class Scores:
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
         found: list[tuple[Plugin, Any]] = []
         for plugin, term in terms:
-            if getattr(term, "count", None).__class__ is StageCounts:
-                found += self._by_stage(part, hook, plugin, term)
-            elif isinstance(term, Edge):
+            if isinstance(term, Edge):
                 found += self._messages(plugin, term, scored.pipeline.stages)
-            else:
+            elif term.count.__class__ is not CountsByStructure:
                 found.append((plugin, term))
+            elif any(count := term.count.each[scored.place]):
+                found.append((plugin, replace_values(term, {"count": count})))
         return merge_terms(found, hosts)
-
-    def _by_stage(
-        self, part: ScoredPart, hook: str, plugin: Plugin, term: Any
-    ) -> Iterator[tuple[Plugin, Any]]:
-        """Yield a term with counts by virtual stage, once for each set of counts."""
-        for count, chosen in self._counts_of(part, hook, term.count, [(plugin, term)]):
-            amounts: dict[str, Any] = {}
-            if chosen is not None:
-                names = ("bytes_", "of_activations") if hook == "memory" else ("seconds",)
-                holds = part.select(chosen)
-                amounts = {name: np.where(holds, getattr(term, name), 0.0) for name in names}
-            yield plugin, replace_values(term, {"count": count, **amounts})
 
     def _score(self, parts: Sequence[ScoredPart]) -> Iterator[ScoredLayouts]:
         """Yield scored layouts of several structures under one schedule."""
@@ -297,7 +272,7 @@ class Scores:
         terms = merge_terms(terms, self._hosts)
         edges = [(plugin, term) for plugin, term in terms if isinstance(term, Edge)]
         others = [(plugin, term) for plugin, term in terms if not isinstance(term, Edge)]
-        counted, kinds = self._with_counts(parts, "terms", others)
+        counted, kinds = self._with_counts(parts, others)
         stages = StageLoads(counted, pairs=parts[0].pairs)
         start = 0
         for part, own in zip(parts, kinds, strict=True):
@@ -335,51 +310,27 @@ class Scores:
         )
 
     def _with_counts(
-        self,
-        parts: Sequence[Part],
-        hook: str,
-        terms: Sequence[tuple[Plugin, Any]],
+        self, parts: Sequence[Part], terms: Sequence[tuple[Plugin, Any]]
     ) -> tuple[Sequence[Any], Sequence[Sequence[int]]]:
         """Return terms with counts by kind of virtual stage, and the kinds by structure."""
-        rows: dict[Any, list[tuple[Plugin, Any]]] = {}
-        for plugin, term in terms:
-            if not isinstance(term.count, (float, int)):
-                rows.setdefault(count_key(term), []).append((plugin, term))
-        counts = [
-            {row: self._counts_of(part, hook, row, some) for row, some in rows.items()}
-            for part in parts
-        ]
+        rows: dict[Any, Any] = {
+            term.count: 0.0 for _, term in terms if not isinstance(term.count, (float, int))
+        }
+        counts = [[counts_at(row, part.scored.place) for row in rows] for part in parts]
         kinds, firsts = zip(*map(stage_kinds, parts, counts), strict=True)
-        values: dict[Any, Sequence[Real]] = {}
-        for row in rows:
+        for number, row in enumerate(rows):
             each = [
-                [count_occurrences(part, own[row], x) for x in first]
-                for part, own, first in zip(parts, counts, firsts, strict=True)
+                [float(own[number][x]) for x in first]
+                for own, first in zip(counts, firsts, strict=True)
             ]
-            values[row] = tuple(concatenate_counts(column, parts) for column in zip_longest(*each))
+            rows[row] = tuple(concatenate_counts(column, parts) for column in zip_longest(*each))
         found = []
         for _, term in terms:
-            if isinstance(term.count, (float, int)):
-                found.append(term)
-            elif any(value.__class__ is not float or value for value in values[count_key(term)]):
-                found.append(replace_values(term, {"count": values[count_key(term)]}))
+            by_kind = rows.get(term.count, (term.count,))
+            if any(number.__class__ is not float or number for number in by_kind):
+                changed = term.count in rows
+                found.append(replace_values(term, {"count": by_kind}) if changed else term)
         return found, kinds
-
-    def _counts_of(
-        self,
-        part: Part,
-        hook: str,
-        row: Any,
-        terms: Iterable[tuple[Plugin, Any]],
-    ) -> Sequence[tuple[Any, NDArray[np.bool_] | None]]:
-        """Return the counts of a row in a structure, and record problems for its *terms*."""
-        if row.__class__ is not StageCounts:
-            return [(row, None)]
-        place, index = part.scored.place, part.scored.index
-        counts, problems = self._row_counts(place, index, row)
-        for plugin, term in terms:
-            self._record_problems(place, index, hook, plugin, term, problems)
-        return counts
 
     def _layouts(
         self, place: int, points: NDArray[np.intp], wanted: Mapping[int, Any]
@@ -474,74 +425,10 @@ class Scores:
         """Yield an edge for *stages* devices; an edge may have more boundaries."""
         return list(_between(plugin, edge, stages)) if self._variants.point else [(plugin, edge)]
 
-    def _record_problems(
-        self,
-        place: int,
-        index: int,
-        hook: str,
-        plugin: Plugin,
-        term: Any,
-        problems: Sequence[Any],
-    ) -> None:
-        """Record the problems of a term's counts as faults of its plugin."""
-        faults = self.group.structures[place].variants.faults
-        for problem in problems:
-            if isinstance(problem, tuple):  # as many as there are not stages
-                message = term_problem(evolve(term, count=problem), *self._sizes(place, index))
-                fault = Fault(plugin=plugin, hook=hook, message=message)
-            else:
-                fault = count_fault(hook, plugin, term.name, problem)
-            if str(fault) not in map(str, faults):
-                faults.append(fault)
-
     def _sizes(self, place: int, index: int) -> tuple[int, int]:
         """Return the number of devices and of virtual stages of a structure."""
         pipeline = self._pipelines[place, index]
         return pipeline.stages, pipeline.stages * pipeline.chunks
-
-    def _row_counts(
-        self, place: int, index: int, row: StageCounts
-    ) -> tuple[Sequence[tuple[Any, NDArray[np.bool_] | None]], Sequence[Any]]:
-        """Return the result of :meth:`_counts`, cached."""
-        key = (place, index, row)
-        if key not in self._rows:
-            self._rows[key] = self._counts(place, index, row)
-        found: tuple[Any, Any] = self._rows[key]
-        return found
-
-    def _counts(
-        self, place: int, index: int, row: StageCounts
-    ) -> tuple[Sequence[tuple[Any, NDArray[np.bool_] | None]], Sequence[Any]]:
-        """Return the counts by virtual stage, each with a mask of the choices for which it holds.
-
-        The second result has the errors of the counting function, and counts of a wrong length.
-        """
-        variants = self.group.structures[place].variants
-        known = self._row_reads.get(row, ())  # of another structure
-        read, by_part = variants.counts(row, self._where(index), self._choice, known)
-        self._row_reads[row] = read
-        _, stages = self._sizes(place, index)
-        found: list[Any] = []
-        problems: list[Any] = []
-        for count, problem in by_part.values():
-            if problem:
-                problems.append(problem)
-            elif isinstance(count, tuple) and len(count) != stages:
-                problems.append(count)
-            elif count not in found:
-                found.append(count)
-        same = len(found) == 1 and not problems
-
-        def where(count: Any) -> NDArray[np.bool_] | None:
-            holds = {part: own == count for part, (own, _) in by_part.items()}
-            return None if same else mask(read, holds, variants.shape, 1)
-
-        counts = [
-            (count, where(count))
-            for count in found
-            if (any(count) if isinstance(count, (tuple, list)) else count)
-        ]
-        return counts, problems
 
 
 def _select_edge(edge: Edge, at: slice | NDArray[np.intp]) -> Edge:

@@ -19,20 +19,17 @@ from attrs import evolve, frozen
 from parcost.contract.fields import LEGAL
 from parcost.contract.queries import READS, Memo, Reads
 from parcost.contract.schema import block_attributes, on_axes
-from parcost.contract.terms import StageCounts
 from parcost.engine.reduce import term_problem
 from parcost.engine.shapes import shape_of, shape_problem
-from parcost.engine.study import SpecStudy, contribution, plain_first, row_count
+from parcost.engine.study import SpecStudy, contribution, plain_first
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, SpecError
-from parcost.numeric import max_of
 from parcost.records import replace_values
 from parcost.search.term_numbers import drop_unread_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.contract.calls import CallError
     from parcost.contract.pipelines import Pipeline
     from parcost.contract.plugin import Fault, Plugin
     from parcost.contract.study import Schedule
@@ -98,7 +95,8 @@ class Variants:
         self._chosen: dict[int, dict[str, int]] = {}  # by id of a block, and attribute
         self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
         self._made: dict[tuple[int, ...], Any] = {}
-        self._cuts: dict[int, tuple[int, int]] = {}  # by id of a study: devices, virtual stages
+        #: By id of a study: the largest number of devices, and the virtual stages by structure.
+        self._cuts: dict[int, tuple[int, Sequence[int]]] = {}
         self._find_choices()
 
     def study_of(self, combination: Combination) -> SpecStudy:
@@ -250,28 +248,6 @@ class Variants:
         asked = _drop_unread_numbers if hook in _SUMMED else contribution
         return self._trace(tuple(index), asked, hook, position)
 
-    def counts(
-        self,
-        row: StageCounts,
-        combination: Combination,
-        fixed: int | None,
-        read: Sequence[int] = (),
-    ) -> tuple[Sequence[int], Mapping[Combination, tuple[Any, str | CallError]]]:
-        """Return the choices that the counts of *row* depend on, and its counts by virtual stage.
-
-        Counts are by the indices of these choices, without the *fixed* choice. Each has its error,
-        or "". The choices in *read* are likely to be read.
-        """
-
-        def count(read: Combination, part: Combination) -> tuple[Any, frozenset[int]]:
-            index = list(combination)
-            for k, i in zip(read, part, strict=True):
-                index[k] = i
-            found, reads = self._trace(tuple(index), row_count, row)
-            return found, reads - {fixed}
-
-        return self._by_reads(count, tuple(read))
-
     def _rejection_reason(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would reject an answer, or ""."""
         complaint = shape_problem(answer, self.points)
@@ -279,11 +255,12 @@ class Variants:
             if id(study) not in self._cuts:
                 token = READS.set(None)  # an answer does not depend on it
                 try:
-                    cut = study.pipeline
-                    ((_, whole),) = study.contributions("pipelines")  # of all structures
+                    some = [study] if study._structures is None else study._structures()  # noqa: SLF001
+                    cuts = [one.pipeline for one in some]
                 finally:
                     READS.reset(token)
-                self._cuts[id(study)] = int(max_of(whole.stages)), cut.stages * cut.chunks
+                virtual = [cut.stages * cut.chunks for cut in cuts]
+                self._cuts[id(study)] = max(cut.stages for cut in cuts), virtual
             complaint = term_problem(answer, *self._cuts[id(study)])
         return complaint
 
@@ -402,9 +379,9 @@ def _drop_unread_numbers(study: SpecStudy, hook: str, position: int) -> Contribu
 
 
 def _by_stage(item: Any) -> bool:
-    """Return whether a term has counts for each virtual stage, as numbers instead of a function."""
+    """Return whether a term has counts by virtual stage that are of one structure."""
     count = getattr(item, "count", 1.0)
-    return isinstance(count, tuple) and not isinstance(count, StageCounts)
+    return isinstance(count, tuple)
 
 
 def _schedule(study: SpecStudy) -> Schedule:

@@ -76,6 +76,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
             "contract.groups",
             "contract.pipelines",
             "contract.terms",
+            "contract.counts",
             "contract.checks",
             "contract.figures",
             "contract.charts",

@@ -33,6 +33,8 @@ from parcost import (
     block_name,
     formula,
     hookimpl,
+    map_counts,
+    occurs,
     record,
 )
 from parcost.numeric import any_of, is_array, maximum, where
@@ -51,7 +53,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.attention_mask import writes_scores
 from parcost_plugins.vocabulary.causes import HOST
-from parcost_plugins.vocabulary.partition import layer_counts, map_stages
+from parcost_plugins.vocabulary.partition import layer_counts
 from parcost_plugins.vocabulary.routing import has_fixed_counts
 from parcost_plugins.vocabulary.run_choices import (
     accumulating_share,
@@ -329,7 +331,7 @@ def _token_count_work(study: Study, framework: Framework) -> Iterator[Work]:
     passes: tuple[tuple[Pass, bool | None], ...] = (("F", None), ("R", True))
     for pass_, recomputed in passes:
         count = layer_counts(study, moe=True, recomputed=recomputed)
-        if any(count) and _takes_time(seconds):
+        if occurs(count) and _takes_time(seconds):
             yield Work(
                 name="waiting for token counts",
                 cause=HOST,
@@ -420,7 +422,7 @@ def _adapter_calls(study: Study, adapters: Adapters, part: _AdaptedPart) -> tupl
 
 
 def _ends(study: Study, framework: Framework) -> Iterator[Work]:
-    count = map_stages(add, on_first(study), on_last(study))
+    count = map_counts(add, on_first(study), on_last(study))
     passes: list[tuple[Pass, Real, Sequence[float]]] = [
         ("F", framework.outer_kernels, count),
         ("B", _BACKWARD * framework.outer_kernels, count),
@@ -516,7 +518,7 @@ def _work(
     study: Study, name: str, pass_: Pass, seconds: Formula, count: Sequence[float]
 ) -> Iterator[Work]:
     """Yield the term unless it is zero; all work of the device can hide it."""
-    if any(count) and _takes_time(seconds):
+    if occurs(count) and _takes_time(seconds):
         yield Work(
             name=name,
             cause=HOST,

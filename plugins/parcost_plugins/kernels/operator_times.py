@@ -47,7 +47,7 @@ def operators_by_type(study: Study) -> Iterator[Any]:
     """
     precision = study[Training].precision
     if precision.narrow == "none" or not (precision.wide_first or precision.wide_last):
-        yield from (operator for _, operator in study.contributions_by_row("operators"))
+        yield from study.operators
         return
     shares = precision.wide_shares(layers(study))
     for operator in study.operators:

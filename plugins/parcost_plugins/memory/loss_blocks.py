@@ -43,7 +43,7 @@ def loss_blocks(kind: StageKind, study: Study) -> LossBlocks:
     number = {"eager": 3, "softmax": 2, "logits": 2}.get(loss, 1)
     if loss == "softmax" and training.framework.softmax_in_place:
         number = 1
-    tied = model.tied and bool(study.number(ends_share_device))
+    tied = model.tied and bool(study.query(ends_share_device))
     has_head = (kind.after > 0) | (kind.before > 0) if tied else kind.after > 0
     tokens = training.sequence * training.micro_batch / layout.cp
     logits = tokens * model.padded_vocabulary(layout) / layout.tp / training.loss_chunks

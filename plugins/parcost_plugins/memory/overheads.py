@@ -112,7 +112,7 @@ def _joint_communicators(study: Study, ranks: Mapping[str, Real]) -> Real:
     if any_of(pp > 1):
         found = found + where(pp > 1, _one(layout.tp), 0.0)
         if study[Training].model.tied:
-            found = found + where(study.number(ends_share_device), 0.0, 1.0)  # so with pp = 1
+            found = found + where(study.query(ends_share_device), 0.0, 1.0)  # so with pp = 1
     return found
 
 

@@ -26,7 +26,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
-from parcost import Check, Mask, Memory, Real, Study, block_name, hookimpl, record
+from parcost import (
+    Check,
+    Mask,
+    Memory,
+    Real,
+    Study,
+    block_name,
+    hookimpl,
+    occurs,
+    record,
+    sum_counts,
+)
 from parcost.numeric import all_of, any_of, maximum, where
 from parcost_plugins.model.elementwise import (
     ADDED,
@@ -192,7 +203,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     for each in _adapters(study, adapters):
         yield ModelFlops(
             name=each.name,
-            per_token=2 * sum(each.span.count) * each.copies * each.total,
+            per_token=2 * sum_counts(each.span.count) * each.copies * each.total,
             kind="matmul",
             adapter=True,
             source="2 FLOPs per matrix parameter",
@@ -409,10 +420,10 @@ def _adapters(study: Study, adapters: Adapters) -> Iterator[_Adapter]:
             yield _by_columns(rank, adapters, targets, attention, wide, part)
         elif targets[0] == "output":
             yield _by_rows(rank, adapters, "output", attention, rank.keeps("output"), query)
-        elif any(mlp.count):
+        elif occurs(mlp.count):
             yield _of_mlp(rank, adapters, targets, mlp, model.ffn)
     found = experts_of(study)
-    if found is not None and any(rank.moe_layers.count):
+    if found is not None and occurs(rank.moe_layers.count):
         yield from _of_experts(found, adapters)
     if adapters.head:
         end, r = single_run(on_last(study)), adapters.rank
@@ -545,7 +556,7 @@ def _frozen(rank: Rank) -> Iterator[_Frozen]:
     elements = h * (2 * query + 2 * key)
     yield _Frozen("matrices of attention", 4.0, elements, h * query, rank.all_layers)
     span = rank.dense.rerun_all(rank.recompute.mlp)
-    if any(span.count):
+    if occurs(span.count):
         matrices = 3.0 if model.gated else 2.0
         each = h * rank.ffn
         yield _Frozen("matrices of the MLP", matrices, matrices * each, each, span)

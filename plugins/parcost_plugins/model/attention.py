@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Memory, Real, Study, block_name, hookimpl
+from parcost import Check, Memory, Real, Study, block_name, hookimpl, sum_counts
 from parcost.numeric import any_of
 from parcost_plugins.model import core
 from parcost_plugins.model.elementwise import (
@@ -124,7 +124,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     projected = projected + model.output_gate * model.heads * model.head_dim
     yield ModelFlops(
         name="attention projections",
-        per_token=2 * sum(rank.attention_layers.count) * model.hidden * projected,
+        per_token=2 * sum_counts(rank.attention_layers.count) * model.hidden * projected,
         kind="matmul",
         source="2 FLOPs per matrix parameter",
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Pass, Real
+from parcost import Memory, Pass, Real, occurs, sum_counts
 from parcost_plugins.model.elementwise import DROPOUT, REORDERED, SOFTMAX, elementwise
 from parcost_plugins.model.passes import SPLIT, LayerSpan
 from parcost_plugins.model.rank import Rank
@@ -22,7 +22,9 @@ FUSED = "Dao 2023 (FlashAttention 2), section 3.1"
 def flops(rank: Rank) -> ModelFlops:
     """Return the FLOPs of attention, excluding scores that causality, windows or documents mask."""
     model = rank.model
-    met = sum(sum(span.count) * rank.keys(windowed) for windowed, span in rank.attention_spans)
+    met = sum(
+        sum_counts(span.count) * rank.keys(windowed) for windowed, span in rank.attention_spans
+    )
     return ModelFlops(
         name="attention core",
         per_token=2 * model.heads * (model.qk_dim + model.value_dim) * met,
@@ -82,7 +84,7 @@ def _fused_kernels(rank: Rank) -> Iterator[FusedAttention]:
         span = layers.rerun_none(rank.keeps("core")).rerun_all(rank.reruns_core)
         each = 2 * rank.heads * rank.keys(windowed) * rank.tokens
         passes: list[tuple[Pass, Counts]] = [("F", span.count), ("B", span.count)]
-        if any(span.reruns):
+        if occurs(span.reruns):
             passes.append(("R", span.reruns))
         for pass_, count in passes:
             of_queries, of_values = CORE_PRODUCTS[pass_]
@@ -103,7 +105,7 @@ def _separate_kernels(rank: Rank) -> Iterator[Gemm | Stream]:
     span, e = rank.attention_layers.rerun_all(rank.reruns_core), rank.element
     scores = rank.training.sequence * rank.tokens * rank.heads
     yield from _products(rank, "F", span.count)
-    if any(span.reruns):
+    if occurs(span.reruns):
         yield from _products(rank, "R", span.reruns)
     yield from elementwise("softmax", SOFTMAX[rank.fusion.softmax], scores, e, span)
     if rank.training.dropout:

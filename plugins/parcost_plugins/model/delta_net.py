@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from attrs import evolve
 
-from parcost import Check, Memory, Moment, Real, Study, block_name, hookimpl
+from parcost import Check, Memory, Moment, Real, Study, block_name, hookimpl, map_counts, sum_counts
 from parcost.numeric import all_of, any_of, maximum
 from parcost_plugins.model.elementwise import (
     GATED,
@@ -43,7 +43,6 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, ATTENTION_ROWS
-from parcost_plugins.vocabulary.partition import map_stages
 
 GDN = "Yang et al. 2024 (Gated Delta Networks), section 3"
 CHUNKED = "flash-linear-attention, fla/ops/gated_delta_rule/chunk.py"
@@ -182,7 +181,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     found = _delta_net(study)
     if found is None:
         return
-    model, layers = found.rank.model, sum(found.span.count)
+    model, layers = found.rank.model, sum_counts(found.span.count)
     values = model.delta_heads * model.delta_value_dim
     columns = model.delta_columns + 2 * values + 2 * model.delta_heads
     yield ModelFlops(
@@ -304,7 +303,7 @@ def memory(study: Study) -> Iterator[Memory]:
             name=f"delta net states and W, U, {moment}",
             cause=ACTIVATIONS,
             bytes_=rank.formula(text, symbols, source=CHUNKED),
-            count=map_stages(min, span.count, 1),
+            count=map_counts(min, span.count, 1),
             once_per_device=True,
             moments=(moment,),
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from parcost import Pass, Real
+from parcost import Pass, Real, occurs
 from parcost_plugins.model.passes import COUNTED, LayerSpan
 from parcost_plugins.vocabulary import Stream, Training
 from parcost_plugins.vocabulary.operators import StepKind, StreamKind
@@ -281,7 +281,7 @@ def elementwise(
         ("F", passes.forward, span.count),
         ("B", passes.backward, span.count),
     ]
-    if any(span.reruns):
+    if occurs(span.reruns):
         runs.append(("R", passes.forward, span.reruns))
     for pass_, traffic, count in runs:
         yield traffic_stream(name, traffic, elements, element, pass_, count, host=host, times=times)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
-from parcost import Memory, Real, Study, hookimpl
+from parcost import Memory, Real, Study, hookimpl, sum_counts
 from parcost.numeric import any_of, where
 from parcost_plugins.model import core
 from parcost_plugins.model.elementwise import (
@@ -78,7 +78,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     )
     yield ModelFlops(
         name="attention projections",
-        per_token=2 * sum(rank.layers) * matrices,
+        per_token=2 * sum_counts(rank.layers) * matrices,
         kind="matmul",
         source="2 FLOPs per matrix parameter",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Study, hookimpl
+from parcost import Memory, Study, hookimpl, occurs, sum_counts
 from parcost_plugins.model.elementwise import (
     ADDED,
     APART,
@@ -31,7 +31,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
         _count_of_up_matrices(rank),
         rank.dense.count,
     )
-    if rank.model.is_nominal or not any(count):
+    if rank.model.is_nominal or not occurs(count):
         return
     yield Parameters(
         name=_up_name(rank),
@@ -83,7 +83,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
 def flops(study: Study) -> Iterator[ModelFlops]:
     """Return 2 FLOPs per parameter of the matrices."""
     rank = rank_of(study)
-    dense = sum(rank.dense.count)
+    dense = sum_counts(rank.dense.count)
     if rank.model.is_nominal or not dense:
         return
     matrices = (_count_of_up_matrices(rank) + 1) * rank.model.hidden * rank.model.ffn
@@ -100,7 +100,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     """Return the GEMMs and the activation between them."""
     rank = rank_of(study)
     h, ups, span, tokens = rank.model.hidden, _count_of_up_matrices(rank), rank.dense, rank.tokens
-    if rank.model.is_nominal or not any(span.count):
+    if rank.model.is_nominal or not occurs(span.count):
         return
     span = span.rerun_all(rank.recompute.mlp)
     # With a parallel residual, one collective serves attention and MLP,
@@ -153,7 +153,7 @@ def memory(study: Study) -> Iterator[Memory]:
     """Return tensors saved for backward: the inputs of both GEMMs and of the activation."""
     rank = rank_of(study)
     span = rank.dense
-    if rank.model.is_nominal or not any(span.count):
+    if rank.model.is_nominal or not occurs(span.count):
         return
     if rank.keeps_input("gate", "up"):
         again = rank.recompute.norms or rank.recomputes_outputs

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Real, Study, hookimpl, record
+from parcost import Memory, Real, Study, hookimpl, record, sum_counts
 from parcost.numeric import any_of, where
 from parcost_plugins.model.elementwise import (
     CLAMPED,
@@ -142,7 +142,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     found = experts_of(study)
     if found is None:
         return
-    model, layers = found.rank.model, sum(found.rank.moe_layers.count)
+    model, layers = found.rank.model, sum_counts(found.rank.moe_layers.count)
     visited = model.top_k * model.expert_ffn + model.shared_width
     per_layer = model.experts + _matrices(found.rank) * visited + (1 if model.shared_gate else 0)
     yield ModelFlops(

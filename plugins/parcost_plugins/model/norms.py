@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import sub
 
-from parcost import Memory, Real, Study, hookimpl
+from parcost import Memory, Real, Study, hookimpl, map_counts, occurs
 from parcost.numeric import any_of
 from parcost_plugins.model.elementwise import (
     CAST,
@@ -22,7 +22,7 @@ from parcost_plugins.model.passes import LayerSpan, single_run
 from parcost_plugins.model.rank import KEPT, UNTIL_LAYERS, Rank, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
 from parcost_plugins.vocabulary.operators import ENDS
-from parcost_plugins.vocabulary.partition import before_last, map_stages
+from parcost_plugins.vocabulary.partition import before_last
 from parcost_plugins.vocabulary.run_choices import stage_messages
 
 
@@ -106,8 +106,8 @@ def memory(study: Study) -> Iterator[Memory]:
     # A norm that keeps its input in fp32 casts it first: no operator reads the narrower one again.
     again = rank.recompute.norms or rank.recomputes_outputs
     casts = rank.fusion.norm == "composite" and bool(model.norms) and not again
-    read = map_stages(sub, span.count, span.kept_count) if casts else span.count
-    if any(read):
+    read = map_counts(sub, span.count, span.kept_count) if casts else span.count
+    if occurs(read):
         yield rank.kept_memory("layer input", formula, read)
     if not (model.parallel_residual or casts):
         yield from rank.saved_tensor(

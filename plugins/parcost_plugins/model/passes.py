@@ -7,9 +7,9 @@ from functools import cached_property
 from operator import mul, sub
 from typing import Literal
 
-from parcost import Pass, Real, record
+from parcost import Pass, Real, map_counts, occurs, record
 from parcost_plugins.vocabulary import Gemm
-from parcost_plugins.vocabulary.partition import Counts, map_stages
+from parcost_plugins.vocabulary.partition import Counts
 
 COUNTED = "counted from the tensors that each operator reads and writes"
 SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
@@ -47,13 +47,13 @@ class LayerSpan:
 
     def times(self, factor: int) -> LayerSpan:
         """Return the span of a part that occurs *factor* times in each layer."""
-        count, again = map_stages(mul, self.count, factor), map_stages(mul, self.reruns, factor)
+        count, again = map_counts(mul, self.count, factor), map_counts(mul, self.reruns, factor)
         return LayerSpan(count, again, self.rivals)
 
     @cached_property
     def kept_count(self) -> Counts:
         """The number of layers that are not recomputed."""
-        return map_stages(sub, self.count, self.reruns)
+        return map_counts(sub, self.count, self.reruns)
 
     @cached_property
     def held_count(self) -> Counts:
@@ -62,8 +62,8 @@ class LayerSpan:
         """
         rivals = self.rivals
         if rivals is None:
-            return map_stages(_at_most_one, self.reruns)
-        return map_stages(_one_without_rivals, self.reruns, rivals)
+            return map_counts(_at_most_one, self.reruns)
+        return map_counts(_one_without_rivals, self.reruns, rivals)
 
 
 def linear(
@@ -94,7 +94,7 @@ def linear(
     ]
     if trained:
         passes.append(("W", n, k, m, span.count))
-    if any(span.reruns):
+    if occurs(span.reruns):
         passes.append(("R", m, n if again is None else again, k, span.reruns))
     for pass_, rows, columns, inner, count in passes:
         yield Gemm(
@@ -114,7 +114,7 @@ def linear(
 
 def single_run(count: Counts) -> LayerSpan:
     """Return the span of a part that is never recomputed, such as parts outside of layers."""
-    return LayerSpan(count, map_stages(_zero, count))
+    return LayerSpan(count, map_counts(_zero, count))
 
 
 def _zero(_: float) -> int:

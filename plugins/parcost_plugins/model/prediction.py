@@ -15,7 +15,7 @@ from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.operators import ENDS
-from parcost_plugins.vocabulary.partition import ends_share_device
+from parcost_plugins.vocabulary.partition import Counts, ends_share_device
 
 PREDICTION = "DeepSeek-AI 2024 (DeepSeek-V3), section 2.2"
 NORMS_EACH = 3  # of the residual stream, of the embedding, and before the head
@@ -107,5 +107,5 @@ def memory(study: Study) -> Iterator[Memory]:
     )
 
 
-def _count(study: Study, rank: Rank) -> tuple[int, ...]:
+def _count(study: Study, rank: Rank) -> Counts:
     return single_run(on_last(study)).times(rank.model.prediction_layers).count

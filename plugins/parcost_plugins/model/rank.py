@@ -14,6 +14,8 @@ from parcost import (
     Study,
     attribute,
     formula,
+    map_counts,
+    occurs,
     record,
     symbols_of,
 )
@@ -33,7 +35,7 @@ from parcost_plugins.vocabulary.adapters import is_split, trains_model
 from parcost_plugins.vocabulary.attention_mask import attended_tokens, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ENDS
-from parcost_plugins.vocabulary.partition import Counts, layer_counts, map_stages
+from parcost_plugins.vocabulary.partition import Counts, layer_counts
 from parcost_plugins.vocabulary.run_choices import (
     adapter_casts,
     recomputed_modules,
@@ -136,7 +138,7 @@ class Rank:
         if not self.model.window:
             return [(False, self.attention_layers)]
         spans = [(windowed, self._span(windowed=windowed)) for windowed in (False, True)]
-        return [(windowed, span) for windowed, span in spans if any(span.count)]
+        return [(windowed, span) for windowed, span in spans if occurs(span.count)]
 
     def _span(self, **kind: bool) -> LayerSpan:
         study = self.study  # and not the rank, which holds the span
@@ -331,7 +333,7 @@ class Rank:
         """
         bytes_ = self.formula(text, more, source=source)
         kept = span.kept_count
-        if any(kept):
+        if occurs(kept):
             yield self.kept_memory(name, bytes_, kept, freed=freed)
             away = self._offload.activations
             if is_array(away) or away > 0:
@@ -340,11 +342,11 @@ class Rank:
                     name=f"{name}, to and from the host",
                     cause=ACTIVATIONS,
                     bytes_=formula("o M", o=away, M=(bytes_, "B"), source=source),
-                    count=map_stages(min, kept, layers),
+                    count=map_counts(min, kept, layers),
                     once_per_device=True,
                     moments=_WHILE_ALIVE,
                 )
-        if any(span.reruns):
+        if occurs(span.reruns):
             yield Memory(
                 name=f"{name}, recomputed",
                 cause=ACTIVATIONS,

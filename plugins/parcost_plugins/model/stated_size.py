@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Memory, Real, Study, block_name, hookimpl
+from parcost import Check, Memory, Real, Study, block_name, hookimpl, sum_counts
 from parcost.numeric import sqrt, where
 from parcost_plugins.model import core
 from parcost_plugins.model.passes import linear
@@ -88,7 +88,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     if rank.model.is_nominal:
         yield ModelFlops(
             name="all parameters",
-            per_token=2 * _layer_parameters(rank) * sum(rank.layers),
+            per_token=2 * _layer_parameters(rank) * sum_counts(rank.layers),
             kind="matmul",
             source="2 FLOPs per parameter",
         )
@@ -146,7 +146,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 def _layer_parameters(rank: Rank) -> Real:
     assert rank.model.parameters is not None
-    return rank.model.parameters / sum(rank.layers)
+    return rank.model.parameters / sum_counts(rank.layers)
 
 
 def _is_zero(value: Real) -> bool:

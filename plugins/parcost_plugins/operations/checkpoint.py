@@ -6,7 +6,7 @@ the time: the storage, the busiest node's link to it, and serialisation on the h
 
 from __future__ import annotations
 
-from parcost import Formula, Real, Study, formula, record
+from parcost import Formula, Real, Study, formula, record, sum_counts
 from parcost.numeric import maximum, minimum
 from parcost_plugins.vocabulary import Checkpoint, Cluster, Training
 from parcost_plugins.vocabulary.run_choices import shards_states
@@ -48,7 +48,7 @@ def _size(study: Study, checkpoint: Checkpoint) -> Formula | None:
         each = mean_weight(study) + study[Training].precision.optimizer
     elements: Real = 0.0
     for held in trained_parameters(study):
-        elements = elements + held.total * sum(held.count)
+        elements = elements + held.total * sum_counts(held.count)
     return formula("e psi, psi parameters", e=(each, "B"), psi=elements)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from parcost import Check, Real, Study
+from parcost import Check, Real, Study, sum_counts
 from parcost.numeric import all_of
 from parcost_plugins.operations.checkpoint import checkpoint_cost
 from parcost_plugins.operations.goodput import checkpoint_cycle, failing_devices, job_mtbf
@@ -104,7 +104,7 @@ def _plausibility(study: Study) -> Iterator[Check]:
 def _parameters(study: Study) -> Real:
     """Return the parameters of the model, including all experts."""
     held: Real = sum(
-        (each.total * sum(each.count) for each in study.parameters if not each.adapter), 0.0
+        (each.total * sum_counts(each.count) for each in study.parameters if not each.adapter), 0.0
     )
     return held
 

@@ -37,7 +37,7 @@ def accumulation(study: Study) -> Iterator[Stream]:
     traffic = share * _traffic(study)
     if host_sums(study) == "add":
         traffic = traffic * (1.0 - study[Offload].optimizer)
-    for _, held in study.contributions_by_row("parameters"):
+    for held in study.parameters:
         if not is_trained(study, held) or (fused and held.place != "before"):
             continue
         _, _, shard = spread(study, expert=held.expert)

@@ -30,6 +30,8 @@ from parcost import (
     formula,
     hookimpl,
     link_resources,
+    stage_counts,
+    stage_number,
 )
 from parcost.numeric import all_of, any_of, is_array, max_of, where
 from parcost_plugins.vocabulary import (
@@ -122,7 +124,7 @@ def _gathers(study: Study) -> Iterator[Work]:
         return
     stream = _residual_stream(study, 1.0)
     call = study.collective("all_gather", stream, "tp", study[CollectiveChoice].tensor)
-    behind, ahead = (study.row(row, total=lambda: 1.0) for row in (_receivers, _senders))
+    behind, ahead = (study.query(row) for row in (_receivers, _senders))
     named: list[tuple[str, Pass, Sequence[float]]] = [
         ("all-gather of a received activation", "F", behind),
         ("all-gather of a received gradient", "B", ahead),
@@ -163,6 +165,7 @@ def _residual_stream(study: Study, shares: Real) -> Formula:
     )
 
 
+@stage_counts
 def _receivers(study: Study) -> tuple[float, ...]:
     """Return 1 on each virtual stage that receives its activations from another device."""
     if study.schedule.copies > 1:  # each copy of a stage hands on to another's
@@ -171,6 +174,7 @@ def _receivers(study: Study) -> tuple[float, ...]:
     return (0.0, *[float(at[s] != at[s + 1]) for s in range(len(at) - 1)])
 
 
+@stage_counts
 def _senders(study: Study) -> tuple[float, ...]:
     """Return 1 on each virtual stage that sends its activations to another device."""
     received = _receivers(study)
@@ -278,7 +282,7 @@ def _division_check(study: Study) -> Check:
         most = layers + most_empty_ends(study)
         return RULES.check(
             "layers-few",
-            (study.number(_fewest_layers) >= 0) & (cut <= most),
+            (study.query(_fewest_layers) >= 0) & (cut <= most),
             "layout.pp",
             counted=counted,
             stages=_stages(study),
@@ -318,6 +322,7 @@ def _uneven_check(study: Study) -> Iterator[Check]:
     )
 
 
+@stage_number
 def _fewest_layers(study: Study) -> float:
     return float(min(layers_of_stages(study)))
 
@@ -363,7 +368,7 @@ def _limits(study: Study) -> Iterator[Check]:
         fewer=LONGEST_ORDER // virtual,
     )
     each = _micro_batch_counts(m)
-    for own, runs in zip(each, study.number(_runs, tuple(each)), strict=True):
+    for own, runs in zip(each, study.query(_runs, tuple(each)), strict=True):
         if all_of(runs):
             continue
         several = is_array(runs, stages(study), chunks(study))
@@ -385,6 +390,7 @@ def _limits(study: Study) -> Iterator[Check]:
         )
 
 
+@stage_number
 def _runs(study: Study, each: Sequence[int]) -> tuple[bool, ...]:
     """Return whether the schedule runs, for each number of micro-batches."""
     limits = study.schedule.limits

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import sub
 
-from parcost import Memory, Real, Study, Work, formula
+from parcost import Memory, Real, Study, Work, formula, map_counts, occurs
 from parcost.numeric import any_of, where
 from parcost_plugins.vocabulary import Adapters, Gemm, KernelChoice, Stream, Training
 from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.kernel_times import kernel_work
-from parcost_plugins.vocabulary.partition import map_stages
 from parcost_plugins.vocabulary.run_choices import shards_weights
 
 SOURCE = (
@@ -66,8 +65,8 @@ def copies(study: Study) -> Iterator[Memory]:
         recomputed = recomputed_counts.get(product.name)
         kept = product.count
         if recomputed is not None:
-            kept = map_stages(sub, kept, recomputed)
-        if any(kept):
+            kept = map_counts(sub, kept, recomputed)
+        if occurs(kept):
             yield Memory(
                 name=f"autocast copy, {product.name}",
                 cause=BUFFERS,
@@ -97,7 +96,7 @@ def _products(study: Study) -> Iterator[tuple[Gemm, Real]]:
         frozen = trained if adapters is None else narrow
     if not (any_of(trained > narrow) or any_of(frozen > narrow)):
         return
-    for _, product in study.contributions_by_row("operators"):
+    for product in study.operators:
         if not isinstance(product, Gemm) or product.role == "attention" or product.wide:
             continue
         if product.pass_ not in ("F", "R", "W"):

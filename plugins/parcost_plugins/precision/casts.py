@@ -7,7 +7,18 @@ from typing import Any, TypedDict
 
 from attrs import evolve
 
-from parcost import Memory, Once, Pass, Real, Study, Work, formula, link_resources
+from parcost import (
+    Memory,
+    Once,
+    Pass,
+    Real,
+    Study,
+    Work,
+    formula,
+    link_resources,
+    stage_counts,
+    stage_number,
+)
 from parcost.numeric import where
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -30,7 +41,7 @@ from parcost_plugins.vocabulary.run_choices import (
     reshards,
     shards_weights,
 )
-from parcost_plugins.vocabulary.stage_parameters import parameters_by_row, slots, spread
+from parcost_plugins.vocabulary.stage_parameters import slots, spread
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 FP32 = 4.0  # bytes of an amax value
@@ -126,11 +137,7 @@ def _narrow_operators(
     """Yield the operators with cast operands, counted where they run in low precision."""
     precision = study[Training].precision
     every_layer = not (precision.wide_first or precision.wide_last)
-    operators = (
-        (operator for _, operator in study.contributions_by_row("operators"))
-        if every_layer
-        else study.operators
-    )
+    operators = (operator for operator in study.operators) if every_layer else study.operators
     for one in operators:
         if isinstance(one, FusedAttention) and "F" in passes:
             narrow = precision.narrow != "none" and precision.narrow_attention
@@ -237,7 +244,7 @@ def maximum_agreement(study: Study) -> Iterator[Work]:
     algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
     passes: tuple[tuple[Pass, float], ...] = (("F", OPERANDS - 1.0), ("B", 1.0))
     for pass_, each in passes:
-        most = study.number(_most_tensors, each)
+        most = study.query(_most_tensors, each)
         n = formula("fp32 k, k tensors of a stage", fp32=(FP32, "B"), k=most)
         call = study.collective("all_reduce", n, group, algorithm)
         yield Work(
@@ -245,7 +252,7 @@ def maximum_agreement(study: Study) -> Iterator[Work]:
             cause=PRECISION,
             seconds=formula("t", t=(call.formula, "s"), source=AMAX),
             pass_=pass_,
-            count=study.row(_scaled_stages, total=lambda: 1.0),
+            count=study.query(_scaled_stages),
             bytes_=n.value,
             latency=call.latency,
             **link_resources(group.flat),
@@ -275,11 +282,13 @@ def copies(study: Study) -> Iterator[Memory]:
         )
 
 
+@stage_number
 def _most_tensors(study: Study, each: float) -> float:
     """Return the largest number of scaled tensors on any stage; *each* is the number per GEMM."""
     return max(each * count for count in _scaled_products(study))
 
 
+@stage_counts
 def _scaled_stages(study: Study) -> tuple[float, ...]:
     """Return 1 for virtual stages with GEMMs in low precision."""
     return tuple(float(count > 0) for count in _scaled_products(study))
@@ -300,7 +309,7 @@ def _linear(study: Study) -> Iterator[tuple[str, Real, Real, Sequence[float]]]:
 
     Counts are per virtual stage.
     """
-    held = [p for p in parameters_by_row(study) if p.in_linear_layer]
+    held = [p for p in study.parameters if p.in_linear_layer]
     for slot in slots(study, held, dense=False):
         label = f", {slot.stages}" if slot.stages else ""
         yield label, *_sizes(held, slot.counts), slot.row

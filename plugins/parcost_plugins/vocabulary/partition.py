@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby, repeat
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from parcost import LONGEST_ORDER, Op, PipelineShape, StageCounts
+from parcost import LONGEST_ORDER, Op, PipelineShape, stage_counts, stage_number
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.neighbours import all_divisors
 from parcost_plugins.vocabulary.recompute import Recompute
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from parcost import Pipeline, Study
 
 #: A count per virtual stage.
-Counts: TypeAlias = "tuple[Any, ...]"
+Counts: TypeAlias = "Sequence[Any]"
 
 
 class LayerKind(NamedTuple):
@@ -39,18 +39,20 @@ def virtual_stages(study: Study) -> int:
 
 def stages(study: Study) -> Any:
     """Return the number of pipeline devices, as a number or an array."""
-    return study.number(_stages)
+    return study.query(_stages)
 
 
+@stage_number
 def _stages(study: Study) -> int:
     return study[Layout].pp
 
 
 def chunks(study: Study) -> Any:
     """Return the number of model chunks per device, as a number or an array."""
-    return study.number(_chunks)
+    return study.query(_chunks)
 
 
+@stage_number
 def _chunks(study: Study) -> int:
     return study[ScheduleChoice].chunks
 
@@ -67,6 +69,7 @@ def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
     return [sorted({op.stage for op in entries if isinstance(op, Op)}) for entries in order]
 
 
+@stage_number
 def ends_share_device(study: Study) -> bool:
     """Return whether each device with the first virtual stage also has the last one.
 
@@ -222,18 +225,15 @@ def _shorten_ends(each: int, stages: int, lacking: int) -> list[int]:
     return dealt
 
 
-def kinds(
-    study: Study, *, recomputing: bool = True, dealt: Counts | None = None
-) -> Mapping[LayerKind, Counts]:
+def kinds(study: Study, *, recomputing: bool = True) -> Mapping[LayerKind, Counts]:
     """Return the layers of each virtual stage by kind, without kinds that have no layers.
 
-    Without *recomputing*, recomputation is ignored. *dealt* are layers per stage that replace those
-    of the study.
+    Without *recomputing*, recomputation is ignored.
     """
     training = study[Training]
     chosen = study.get(Recompute) if recomputing else None
     model = training.model
-    dealt = layers(study) if dealt is None else dealt
+    dealt = layers(study)
     full = recomputing and training.recompute == "full"
     some = (0, 1, 0) if chosen is None else (chosen.first, chosen.every, chosen.layers)
     mixed = model.experts or model.window or model.delta_heads
@@ -283,54 +283,23 @@ def layer_counts(
 ) -> Counts:
     """Count the layers of each kind on every stage; None matches any kind."""
     wanted = (moe, windowed, recomputed, delta)
-    return study.row(
-        _layer_counts, *wanted, total=lambda: sum(_select_counts(_model_layers, study, *wanted))
-    )
+    return study.query(_layer_counts, *wanted)
 
 
-def _layer_counts(study: Study, *wanted: bool | None) -> Counts:
-    return _select_counts(_dealt_layers, study, *wanted)
-
-
-def _select_counts(
-    found: Callable[[Study, bool], Mapping[LayerKind, Counts]],
+@stage_counts
+def _layer_counts(
     study: Study,
     moe: bool | None,
     windowed: bool | None,
     recomputed: bool | None,
     delta: bool | None,
 ) -> Counts:
-    every = study.query(found, recomputed is not None)
+    every = study.query(_layers_by_kind, recomputed is not None)
     return select_counts(every, moe=moe, windowed=windowed, recomputed=recomputed, delta=delta)
 
 
-def _dealt_layers(study: Study, recomputing: bool) -> Mapping[LayerKind, Counts]:
+def _layers_by_kind(study: Study, recomputing: bool) -> Mapping[LayerKind, Counts]:
     return kinds(study, recomputing=recomputing)
-
-
-def _model_layers(study: Study, recomputing: bool) -> Mapping[LayerKind, Counts]:
-    model = study[Training].model
-    whole = (model.layers + model.prediction_layers,)
-    return kinds(study, recomputing=recomputing, dealt=whole)
-
-
-def map_stages(function: Callable[..., float], *counts: Sequence[Any] | float) -> Counts:
-    """Return ``function(n, ...)`` on each virtual stage; a number counts for every stage.
-
-    >>> map_stages(min, (1, 2), (3, 0)), map_stages(min, (1, 2), 1)
-    ((1, 0), (1, 1))
-    """
-    if any(isinstance(count, StageCounts) for count in counts):
-        totals = (count if isinstance(count, (int, float)) else sum(count) for count in counts)
-        return StageCounts(max(function(*totals), 0), _map_stages, function, *counts)
-    return tuple(map(function, *(repeat(n) if isinstance(n, (int, float)) else n for n in counts)))
-
-
-def _map_stages(
-    study: Study, function: Callable[..., float], *counts: Sequence[Any] | float
-) -> Counts:
-    rows = (n.for_study(study) if isinstance(n, StageCounts) else n for n in counts)
-    return map_stages(function, *rows)
 
 
 def moe_layers(study: Study) -> Counts:
@@ -345,27 +314,30 @@ def recomputed_layers(study: Study) -> Counts:
 
 def on_first(study: Study) -> Counts:
     """Return a count of 1 on the first virtual stage and 0 on the others."""
-    return study.row(_on_first, total=lambda: 1.0)
+    return study.query(_on_first)
 
 
+@stage_counts
 def _on_first(study: Study) -> tuple[float, ...]:
     return (1.0, *[0.0] * (virtual_stages(study) - 1))
 
 
 def on_last(study: Study) -> Counts:
     """Return a count of 1 on the last virtual stage and 0 on the others."""
-    return study.row(_on_last, total=lambda: 1.0)
+    return study.query(_on_last)
 
 
+@stage_counts
 def _on_last(study: Study) -> tuple[float, ...]:
     return (*[0.0] * (virtual_stages(study) - 1), 1.0)
 
 
 def before_last(study: Study) -> Counts:
     """Return a count of 0 on the last virtual stage and 1 on the others."""
-    return study.row(_before_last, total=lambda: 1.0)
+    return study.query(_before_last)
 
 
+@stage_counts
 def _before_last(study: Study) -> tuple[float, ...]:
     return (*[1.0] * (virtual_stages(study) - 1), 0.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from parcost import Mask, Real, block_name, resolver
+from parcost import Mask, Real, block_name, resolver, stage_number
 from parcost.numeric import all_of, any_of, maximum, where
 from parcost_plugins.vocabulary.adapters import Adapters
 from parcost_plugins.vocabulary.context import Context, algorithm
@@ -56,7 +56,7 @@ def gathers_on_arrival(study: Study) -> bool:
     if (stated := study[Overlap].gather_start) is not None:
         return stated == "arrival"
     usual = framework.gather_start
-    if framework.interleaved_gather_start != usual and study.number(_interleaves):
+    if framework.interleaved_gather_start != usual and study.query(_interleaves):
         usual = framework.interleaved_gather_start
     return usual == "arrival"
 
@@ -196,7 +196,7 @@ def blocks_on_transfers(study: Study) -> bool:
     if choice.transfers is not None:
         return choice.transfers == "blocking"
     usual = framework.transfers
-    if framework.interleaved_transfers != usual and study.number(_interleaves):
+    if framework.interleaved_transfers != usual and study.query(_interleaves):
         usual = framework.interleaved_transfers
     return usual == "blocking"
 
@@ -211,10 +211,12 @@ def stage_messages(study: Study) -> str:
     return study[ScheduleChoice].messages or study[Training].framework.messages
 
 
+@stage_number
 def _interleaves(study: Study) -> bool:
     return study[ScheduleChoice].chunks > 1
 
 
+@stage_number
 def _is_pipelined(study: Study) -> bool:
     return study[Layout].pp > 1
 
@@ -226,7 +228,7 @@ def reduces_each_micro_batch(study: Study) -> bool:
     if stated is not None:
         return stated == "shard"
     found = framework.accumulate
-    if framework.pipelined_accumulate not in (None, found) and study.number(_is_pipelined):
+    if framework.pipelined_accumulate not in (None, found) and study.query(_is_pipelined):
         found = framework.pipelined_accumulate
     return found == "shard"
 
@@ -371,7 +373,7 @@ def reshards(study: Study) -> bool:
     if stated is not None:
         return stated
     found = framework.reshard
-    if framework.pipelined_reshard not in (None, found) and study.number(_is_pipelined):
+    if framework.pipelined_reshard not in (None, found) and study.query(_is_pipelined):
         found = framework.pipelined_reshard
     return found
 
@@ -382,7 +384,7 @@ def gathers_once(study: Study) -> bool:
     They stay gathered until their unsharded gradients are reduced.
     """
     kept = not (reshards(study) or reduces_each_micro_batch(study))
-    return kept and bool(study.number(_is_pipelined))
+    return kept and bool(study.query(_is_pipelined))
 
 
 def gathers_per_micro_batch(study: Study) -> Real:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from parcost import StageCounts, record
+from parcost import CountsByStructure, record, stage_counts, stage_number, sum_counts
 from parcost.numeric import all_of, any_of, is_array, max_of, maximum, ratio, where
 from parcost_plugins.vocabulary.adapters import (
     Holding,
@@ -125,25 +125,20 @@ def mean_weight(study: Study) -> Real:
     every: Real = 0.0
     linear: Real = 0.0
     for held in trained_parameters(study):
-        size = held.total * sum(held.count)
+        size = held.total * sum_counts(held.count)
         every, linear = every + size, linear + size * held.in_linear_layer
     each, wide = weight_bytes(study, "trained")
     return wide + ratio(linear, every) * (each - wide)
 
 
 def _stage_kinds(study: Study, holding: Holding | Literal[""]) -> Sequence[StageKind]:
-    every = parameters_by_row(study)
+    every = study.parameters
     held = [p for p in every if holding in ("", holding_of(study, p))]
     return [
         kind
         for expert in dict.fromkeys((False, *(p.expert for p in held)))
         for kind in _kinds(study, [p for p in held if p.expert == expert], expert=expert)
     ]
-
-
-def parameters_by_row(study: Study) -> Sequence[Parameters]:
-    """Return all parameters; their counts are independent of the stages in a search."""
-    return [p for _, p in study.contributions_by_row("parameters")]
 
 
 def spread(study: Study, *, expert: bool = False) -> tuple[str, Real, Real]:
@@ -220,10 +215,10 @@ def slots(study: Study, held: Sequence[Parameters], *, dense: bool) -> Iterator[
     The depth of *dense* parameters is the number of layers of a stage.
     """
     rows = tuple(p.count for p in held)
-    for number in range(int(max_of(study.number(_most_slots, rows, dense)))):
-        depth, *counts = study.number(_slot, rows, dense, number)
+    for number in range(int(max_of(study.query(_most_slots, rows, dense)))):
+        depth, *counts = study.query(_slot, rows, dense, number)
         if any_of(depth >= 0):
-            row = study.row(_on_slot, rows, dense, number, total=lambda: 1.0)
+            row = study.query(_on_slot, rows, dense, number)
             yield Slot(
                 stages=_stages_of(row, number) if number else "",
                 depth=maximum(depth, 0.0),
@@ -234,7 +229,7 @@ def slots(study: Study, held: Sequence[Parameters], *, dense: bool) -> Iterator[
 
 def _stages_of(row: tuple[float, ...], number: int) -> str:
     """Return the stages of slot *number* as text; in a search they differ between structures."""
-    if isinstance(row, StageCounts):
+    if isinstance(row, CountsByStructure):
         return f"stages of kind {number}"
     return stage_range(tuple(stage for stage, here in enumerate(row) if here))
 
@@ -246,8 +241,7 @@ def _of_stages(
     parameters.
     """
     found: list[tuple[float, ...] | None] = []
-    counts = [row.for_study(study) if isinstance(row, StageCounts) else row for row in rows]
-    for depth, *own in zip(layers(study), *counts, strict=True):
+    for depth, *own in zip(layers(study), *rows, strict=True):
         found.append((depth if dense else max(own), *own) if any(own) else None)
     return found
 
@@ -262,16 +256,19 @@ def _kinds_of_stages(
     return kinds if alone else [None, *kinds]
 
 
+@stage_number
 def _most_slots(study: Study, rows: tuple[Any, ...], dense: bool) -> float:
     return float(len(study.query(_kinds_of_stages, rows, dense)))
 
 
+@stage_number
 def _slot(study: Study, rows: tuple[Any, ...], dense: bool, number: int) -> tuple[float, ...]:
     kinds = study.query(_kinds_of_stages, rows, dense)
     kind = kinds[number] if number < len(kinds) else None
     return (-1.0, *[0.0] * len(rows)) if kind is None else tuple(map(float, kind))
 
 
+@stage_counts
 def _on_slot(study: Study, rows: tuple[Any, ...], dense: bool, number: int) -> tuple[float, ...]:
     kinds = study.query(_kinds_of_stages, rows, dense)
     kind = kinds[number] if number < len(kinds) else None

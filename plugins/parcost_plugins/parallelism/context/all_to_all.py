@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Pass, Real, Work, formula, link_resources
+from parcost import Pass, Real, Work, formula, link_resources, occurs
 from parcost_plugins.parallelism.context.exchange import ContextExchange
 from parcost_plugins.vocabulary.causes import CONTEXT
 
@@ -25,7 +25,7 @@ def all_to_all_work(found: ContextExchange) -> Iterator[Work]:
         ("B", context.gradients, "g"),
     ]
     for pass_, element, symbol in passes:
-        if not any(count := found.counts.get(pass_, ())):
+        if not occurs(count := found.counts.get(pass_, ())):
             continue
         widths = shares(found)
         calls = {

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from parcost import Pass, Real, Work, formula, link_resources
+from parcost import Pass, Real, Work, formula, link_resources, occurs
 from parcost.numeric import minimum
 from parcost_plugins.parallelism.context.exchange import FP32, ContextExchange
 from parcost_plugins.parallelism.context.ring import last_gradient_message
@@ -65,7 +65,7 @@ def sums(found: ContextExchange) -> Iterator[Stream]:
     # A rank with all keys has one block, in a sweep over ranks too.
     runs = minimum(found.rounds - 1.0, 1.0)
     for pass_, (name, bytes_, kernels) in rows.items():
-        if any(count := found.counts.get(pass_, ())):
+        if occurs(count := found.counts.get(pass_, ())):
             yield Stream(
                 name=name,
                 bytes_=runs * bytes_,
@@ -124,7 +124,7 @@ def gather_work(found: ContextExchange) -> Iterator[Work]:
     passes: tuple[Pass, ...] = ("F", "R", "B")
     hosts = list(dict.fromkeys(host for host, _ in found.cores))
     for host, pass_ in product(hosts, passes):
-        if not any(count := found.cores.get((host, pass_), ())):
+        if not occurs(count := found.cores.get((host, pass_), ())):
             continue
         of = "" if host == ATTENTION_CORE else f", {host}"
         window = open_window(study, host)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from parcost import Memory, Moment, formula
+from parcost import Memory, Moment, formula, map_counts
 from parcost_plugins.parallelism.context.blocks import RING_KERNELS
 from parcost_plugins.parallelism.context.exchange import FP32, SIZES, ContextExchange
 from parcost_plugins.parallelism.context.ring import RING
 from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.partition import map_stages
 
 _FORWARD: tuple[Moment, ...] = ("forward",)
 _BACKWARD: tuple[Moment, ...] = ("backward", "end_of_backward")
@@ -105,7 +104,7 @@ def _buffer(
         name=name,
         cause=BUFFERS,
         bytes_=formula("r > 1 ? n : 0", r=found.rounds, n=(size, "B"), source=source),
-        count=map_stages(min, found.counts["F"], 1.0) if "F" in found.counts else 1.0,
+        count=map_counts(min, found.counts["F"], 1.0) if "F" in found.counts else 1.0,
         once_per_device=True,
         moments=moments,
     )

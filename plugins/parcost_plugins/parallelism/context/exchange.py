@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import Formula, Group, Pass, Real, Study, formula, record, symbols_of
+from parcost import Formula, Group, Pass, Real, Study, formula, map_counts, record, symbols_of
 from parcost.numeric import any_of, maximum, minimum
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
@@ -21,7 +21,7 @@ from parcost_plugins.vocabulary import (
     slowdown,
 )
 from parcost_plugins.vocabulary.context import algorithm, all_to_all_degree
-from parcost_plugins.vocabulary.partition import Counts, map_stages
+from parcost_plugins.vocabulary.partition import Counts
 
 FP32 = 4.0  # bytes of an output that is added up over blocks, and of its statistics
 SIZES = "counted from the tensors that attention reads"
@@ -181,7 +181,7 @@ class ContextExchange:
     def cores(self) -> dict[tuple[str, Pass], Counts]:
         """Attention cores on each virtual stage, by host and pass."""
         found: dict[tuple[str, Pass], Counts] = {}
-        for _, operator in self.study.contributions_by_row("operators"):
+        for operator in self.study.operators:
             if isinstance(operator, FusedAttention):
                 key = (operator.host, operator.pass_)
                 found[key] = _sum(found.get(key), operator.count)
@@ -212,7 +212,7 @@ def exchange(study: Study) -> ContextExchange:
 
 
 def _sum(one: Counts | None, other: Sequence[float]) -> Counts:
-    return map_stages(add, other, 0.0 if one is None else one)
+    return map_counts(add, other, 0.0 if one is None else one)
 
 
 def _subgroup(group: Group, ranks: Real) -> Group:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Pass, Work, link_resources
+from parcost import Pass, Work, link_resources, occurs
 from parcost_plugins.parallelism.context.exchange import ContextExchange
 from parcost_plugins.vocabulary.causes import CONTEXT
 
@@ -23,7 +23,7 @@ def gather_work(found: ContextExchange) -> Iterator[Work]:
         ("KV gradient reduce-scatter", "reduce_scatter", "B", "s b w g"),
     ]
     for name, operation, pass_, text in rows:
-        if any(count := found.counts.get(pass_, ())):
+        if occurs(count := found.counts.get(pass_, ())):
             n = found.size(text)
             call = found.study.collective(operation, n, group, found.algorithm)
             yield Work(

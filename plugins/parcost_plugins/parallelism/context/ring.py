@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from parcost import Call, Formula, Pass, Real, Work, formula, link_resources
+from parcost import Call, Formula, Pass, Real, Work, formula, link_resources, occurs
 from parcost.numeric import all_of
 from parcost_plugins.parallelism.context.exchange import ContextExchange
 from parcost_plugins.vocabulary import FusedAttention, Training
@@ -57,7 +57,7 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
         ),
     }
     for host, (pass_, (name, seconds, bytes_, latency)) in product(hosts, messages.items()):
-        if any(count := found.cores.get((host, pass_), ())):
+        if occurs(count := found.cores.get((host, pass_), ())):
             yield Work(
                 name=name if host == ATTENTION_CORE else f"{name}, {host}",
                 cause=CONTEXT,
@@ -109,7 +109,7 @@ def imbalance(found: ContextExchange) -> Iterator[Work]:
     zigzag = found.context.balance == "zigzag"
     busiest = attended_tokens_of_busiest_pair if zigzag else attended_tokens_of_busiest
     training = found.study[Training]
-    for _, operator in found.study.contributions_by_row("operators"):
+    for operator in found.study.operators:
         if isinstance(operator, FusedAttention) and (operator.windowed or not zigzag):
             seconds = kernel_seconds(operator, found.study)
             mean = attended_tokens(training, windowed=operator.windowed)

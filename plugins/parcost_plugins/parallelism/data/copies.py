@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from parcost import Group, Mask, Once, Real, Study, formula
+from parcost import Group, Mask, Once, Real, Study, formula, stage_number
 from parcost.numeric import all_of, where
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
 from parcost_plugins.vocabulary.causes import DATA
@@ -19,6 +19,7 @@ from parcost_plugins.vocabulary.stage_parameters import trained_kinds
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
+@stage_number
 def copies_of_stage(study: Study) -> int:
     """Return the number of devices that hold each stage."""
     return study.schedule.copies
@@ -26,7 +27,7 @@ def copies_of_stage(study: Study) -> int:
 
 def reduction(study: Study) -> Iterator[Once]:
     """Reduce the gradients between the copies of every stage, at the end of the pipeline."""
-    copies = study.number(copies_of_stage)
+    copies = study.query(copies_of_stage)
     if all_of(copies == 1) or study[Layout].pp == 1:
         return
     pipeline = study.group("pp")

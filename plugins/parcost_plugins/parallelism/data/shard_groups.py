@@ -32,7 +32,7 @@ def is_tied(study: Study) -> bool:
     """Return whether embedding and head are one tensor, which stays gathered from the first to the
     last layer.
     """
-    return study[Training].model.tied and bool(study.number(ends_share_device))
+    return study[Training].model.tied and bool(study.query(ends_share_device))
 
 
 def ends_share_unit(study: Study) -> bool:

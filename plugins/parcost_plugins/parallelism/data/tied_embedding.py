@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import add
 
-from parcost import Group, Once, Real, Study, formula
+from parcost import Group, Once, Real, Study, formula, map_counts
 from parcost_plugins.parallelism.data.copies import distant_ranks
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
@@ -24,7 +24,7 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.partition import ends_share_device, map_stages
+from parcost_plugins.vocabulary.partition import ends_share_device
 from parcost_plugins.vocabulary.run_choices import zero_stage
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
@@ -36,7 +36,7 @@ def reduction(study: Study) -> Iterator[Once]:
         return
     copies = [
         held  # whose total would count twice
-        for _, held in study.contributions_by_row("parameters")
+        for held in study.parameters
         if isinstance(held.total, float) and held.total == 0.0
     ]
     if not copies or layout.pp == 1:
@@ -59,7 +59,7 @@ def reduction(study: Study) -> Iterator[Once]:
         cause=DATA,
         seconds=call.formula,
         when="end",
-        count=map_stages(add, on_first(study), on_last(study)),
+        count=map_counts(add, on_first(study), on_last(study)),
         resource=pipeline.pair.resource,
         bytes_=n.value,
     )

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from parcost import Call, Once, Pass, Real, StageCounts, Study, Work, formula
+from parcost import Call, CountsByStructure, Once, Pass, Real, Study, Work, formula
 from parcost.numeric import maximum, ratio, where
 from parcost_plugins.parallelism.data.shard_groups import (
     GRADIENTS,
@@ -260,7 +260,7 @@ def _times(
     for row in rows:
         repeat: Real = 1.0 if row.repeat == "once" else others
         beside = share if row.under == "pass" else 1.0
-        if isinstance(kind.count, StageCounts):  # in a search, some stages may lack the part
+        if isinstance(kind.count, CountsByStructure):  # in a search, some stages may lack the part
             yield row, kind.count, where(parts[row.part] > 0, repeat, 0.0), beside
         elif repeat:
             yield row, [repeat * on for on in kind.count], 1.0, beside

@@ -57,7 +57,7 @@ def terms(study: Study) -> Iterator[Once | Work]:
 def _micro_batch_sums(study: Study, algorithm: str) -> Iterator[Work]:
     """Yield the sums of a micro-batch, for each adapter that experts share."""
     size = study[Training].precision.activation
-    for _, held in study.contributions_by_row("parameters"):
+    for held in study.parameters:
         if not (isinstance(held, Parameters) and held.adapter and held.expert):
             continue
         n = formula("psi e / 2, of one of two matrices", psi=held.elements, e=(size, "B"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Memory, Study, formula, hookimpl
+from parcost import Memory, Study, formula, hookimpl, map_counts
 from parcost.numeric import maximum
 from parcost_plugins.parallelism.expert.exchange import exchange_of
 from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.partition import layer_counts, map_stages
+from parcost_plugins.vocabulary.partition import layer_counts
 
 
 @hookimpl
@@ -34,6 +34,6 @@ def memory(study: Study) -> Iterator[Memory]:
             x=(token, "B"),
             source="buffers for all tokens that may arrive, and for their results",
         ),
-        count=map_stages(min, layer_counts(study, moe=True), 1),
+        count=map_counts(min, layer_counts(study, moe=True), 1),
         once_per_device=True,
     )

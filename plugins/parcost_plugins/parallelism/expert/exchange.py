@@ -39,8 +39,10 @@ from parcost import (
     formula,
     hookimpl,
     link_resources,
+    occurs,
     plain_of,
     record,
+    stage_number,
 )
 from parcost.numeric import any_of, maximum, minimum, ratio, sqrt, where
 from parcost_plugins.vocabulary import (
@@ -346,7 +348,7 @@ def terms(study: Study) -> Iterator[Work]:
     if not model.experts or model.is_nominal:
         return
     count, again = _counts(study)
-    if not any(count):
+    if not occurs(count):
         return
     exchange = exchange_of(study)
     if exchange is not None:
@@ -386,7 +388,7 @@ def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Ite
         ("expert combine gradient", "B", results, count),
         ("expert dispatch gradient", "B", tokens, count),
     ]
-    if any(again):
+    if occurs(again):
         rows += [
             ("expert dispatch", "R", announced, again),
             ("expert combine", "R", back, again),
@@ -397,7 +399,7 @@ def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Ite
             ("routing weights dispatch", "F", weights, count),
             ("routing weights dispatch gradient", "B", weights, count),
         ]
-        if any(again):
+        if occurs(again):
             rows.append(("routing weights dispatch", "R", weights, again))
     for name, pass_, cost, times in rows:
         yield _work(study, name, pass_, cost, times, exchange.group, latency)
@@ -413,7 +415,7 @@ def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Ite
     seconds = formula("c > 0 ? t : 0", c=(routing.counts, "B"), t=(call.formula, "s"))
     counts, group = (seconds, gathered.value), exchange.group
     yield _work(study, "token counts all-gather", "F", counts, count, group, call.latency)
-    if any(again):
+    if occurs(again):
         yield _work(study, "token counts all-gather", "R", counts, again, group, call.latency)
 
 
@@ -441,10 +443,11 @@ def _expert_tensor_work(study: Study, count: Counts, again: Counts) -> Iterator[
         latency = there * call.latency
         yield _work(study, name, "F", cost, count, group, latency)
         yield _work(study, f"{name}, backward", "B", cost, count, group, latency)
-        if any(again):
+        if occurs(again):
             yield _work(study, name, "R", cost, again, group, latency)
 
 
+@stage_number
 def _share_alone(study: Study) -> Real:
     """Return the share of passes without a partner, ``min(1, p / m)``, which hide no exchange.
 
@@ -478,7 +481,7 @@ def _work(
         pass_=pass_,
         count=count,
         window=open_window(study, _WINDOWS[study[Routing].hide]),
-        alone=study.number(_share_alone),
+        alone=study.query(_share_alone),
         slowdown=taken,
         bytes_=bytes_,
         latency=latency,

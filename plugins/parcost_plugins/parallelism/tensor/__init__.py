@@ -38,6 +38,8 @@ from parcost import (
     Work,
     block,
     hookimpl,
+    map_counts,
+    occurs,
     switch,
 )
 from parcost_plugins.parallelism.tensor import adapters, figures, norms, rules
@@ -55,7 +57,6 @@ from parcost_plugins.parallelism.tensor.weight_gradients import defers_weight_gr
 from parcost_plugins.vocabulary import Layout, Training, on_first, on_last
 from parcost_plugins.vocabulary.adapters import trains_model
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
-from parcost_plugins.vocabulary.partition import map_stages
 from parcost_plugins.vocabulary.run_choices import tensor_overlap
 
 LOSS_SUMS = 3  # the greatest logit, the target's, and the sum of the exponentials
@@ -106,7 +107,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 def _layers(study: Study, on_wire: TensorGroup, mode: str, *, saved_inputs: bool) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
-    sums_hide = sums_hide and not study.number(defers_weight_gradients)
+    sums_hide = sums_hide and not study.query(defers_weight_gradients)
     once = pairs(study, "F")
     again = {"columns": pairs(study, "R", "columns"), "rows": pairs(study, "R")}
     model = study[Training].model
@@ -115,7 +116,7 @@ def _layers(study: Study, on_wire: TensorGroup, mode: str, *, saved_inputs: bool
             continue
         for pass_ in row.passes:
             for message in messages(row, again[row.side] if pass_ == "R" else once, model):
-                if not any(message.times):
+                if not occurs(message.times):
                     continue
                 if mode == "split_batch":
                     half = on_wire.estimate(row.operation, message, parts=2.0)
@@ -138,7 +139,7 @@ def _layers(study: Study, on_wire: TensorGroup, mode: str, *, saved_inputs: bool
 
 def _ends(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
-    sums_hide = sums_hide and not study.number(defers_weight_gradients)
+    sums_hide = sums_hide and not study.query(defers_weight_gradients)
     counts = {"first": on_first(study), "last": on_last(study)}
     for end in _ENDS_SHARDED if study[Layout].sequence_parallel else _ENDS:
         if end in _OF_WEIGHTS and not trains_model(study):
@@ -152,7 +153,7 @@ def _ends(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]:
             HEAD_COLUMNS if hides and end.host else None,
         )
     loss = on_wire.loss()
-    yield on_wire.work("loss all-reduce", "F", loss, map_stages(mul, counts["last"], LOSS_SUMS))
+    yield on_wire.work("loss all-reduce", "F", loss, map_counts(mul, counts["last"], LOSS_SUMS))
 
 
 _ENDS = (

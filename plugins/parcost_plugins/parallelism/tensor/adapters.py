@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from operator import add
 from typing import Literal, NamedTuple
 
-from parcost import Pass, Study, Work
+from parcost import Pass, Study, Work, map_counts, occurs
 from parcost_plugins.parallelism.tensor.group import TensorGroup
 from parcost_plugins.parallelism.tensor.layer_collectives import Message, Operation
 from parcost_plugins.vocabulary import Adapters, Gemm, Layout, Training
@@ -31,7 +31,7 @@ from parcost_plugins.vocabulary.operators import (
     ADAPTER_ROWS,
     SHARED_ADAPTER_COLUMNS,
 )
-from parcost_plugins.vocabulary.partition import Counts, map_stages
+from parcost_plugins.vocabulary.partition import Counts
 from parcost_plugins.vocabulary.run_choices import regathers_inputs
 
 (_COLUMNS_A, _COLUMNS_B), (_ROWS_A, _ROWS_B) = ADAPTER_COLUMNS, ADAPTER_ROWS
@@ -116,7 +116,7 @@ def exchanges(study: Study, mode: str) -> Iterator[Exchange]:
     for row in _rows(study, adapters, layout, chunks=mode == "pipelined"):
         for pass_ in passes[row.backward]:
             times = _times(study, row.products, "F" if row.backward else pass_)
-            if any(times):
+            if occurs(times):
                 named = Message(f"adapters, {row.width}", widths[row.width], {"": times}, wide=True)
                 yield Exchange(f"adapter {row.name}", row.operation, pass_, named)
 
@@ -153,7 +153,7 @@ def _rows(study: Study, adapters: Adapters, layout: Layout, *, chunks: bool) -> 
 def _times(study: Study, products: Sequence[str], pass_: str) -> Counts:
     """Return the number of GEMMs with these hosts on each virtual stage."""
     found: Counts | float = 0.0
-    for _, operator in study.contributions_by_row("operators"):
+    for operator in study.operators:
         if isinstance(operator, Gemm) and operator.pass_ == pass_ and operator.host in products:
-            found = map_stages(add, operator.count, found)
+            found = map_counts(add, operator.count, found)
     return found if not isinstance(found, float) else ()

@@ -49,7 +49,7 @@ def split_losses(study: Study) -> Iterator[Work]:
 
 def _products(study: Study) -> Iterator[Gemm]:
     hosts = _COLUMNS | _ROWS
-    for _, operator in study.contributions_by_row("operators"):
+    for operator in study.operators:
         if isinstance(operator, Gemm) and operator.host in hosts:
             yield operator
 

@@ -7,7 +7,7 @@ from functools import partial, reduce
 from operator import add
 from typing import Literal, NamedTuple
 
-from parcost import Pass, Real, Study, record
+from parcost import Pass, Real, Study, map_counts, occurs, record
 from parcost_plugins.vocabulary import Gemm, Layout, Model
 from parcost_plugins.vocabulary.operators import (
     ATTENTION_COLUMNS,
@@ -17,7 +17,7 @@ from parcost_plugins.vocabulary.operators import (
     SHARED_EXPERTS,
     SHARED_ROWS,
 )
-from parcost_plugins.vocabulary.partition import Counts, map_stages
+from parcost_plugins.vocabulary.partition import Counts
 
 Operation = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all"]
 
@@ -93,7 +93,7 @@ class Message(NamedTuple):
     @property
     def times(self) -> Sequence[float]:
         """The number of messages on each virtual stage."""
-        return reduce(partial(map_stages, add), self.pairs.values())
+        return reduce(partial(map_counts, add), self.pairs.values())
 
     def label(self, row: LayerRow) -> str:
         """Return the name of *row* for this tensor."""
@@ -134,9 +134,9 @@ def pairs(
     if side == "columns":
         kinds = {host: pair for host, pair in kinds.items() if pair != "MLP"}
         kinds[MLP_COLUMNS] = "MLP"
-    for _, operator in study.contributions_by_row("operators"):
+    for operator in study.operators:
         if isinstance(operator, Gemm) and operator.pass_ == pass_ and operator.host in kinds:
             pair = kinds[operator.host]
             own = operator.count
-            found[pair] = map_stages(add, own, found.get(pair, 0.0))
-    return {pair: found[pair] for pair in HOSTS if pair in found and any(found[pair])}
+            found[pair] = map_counts(add, own, found.get(pair, 0.0))
+    return {pair: found[pair] for pair in HOSTS if pair in found and occurs(found[pair])}

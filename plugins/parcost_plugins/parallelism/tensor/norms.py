@@ -15,7 +15,7 @@ from parcost_plugins.parallelism.tensor.group import TensorGroup
 from parcost_plugins.vocabulary import Layout, Parameters, Training
 from parcost_plugins.vocabulary.adapters import is_trained, trains_model
 from parcost_plugins.vocabulary.causes import TENSOR
-from parcost_plugins.vocabulary.stage_parameters import parameters_by_row, slots
+from parcost_plugins.vocabulary.stage_parameters import slots
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
@@ -27,7 +27,7 @@ def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
         "layer norm gradient all-reduce" if trains_model(study) else "adapter gradient all-reduce"
     )
     e = study[Training].precision.reduction
-    copied = [p for p in parameters_by_row(study) if _is_partial(study, p)]
+    copied = [p for p in study.parameters if _is_partial(study, p)]
     for i, slot in enumerate(slots(study, copied, dense=False)):
         algorithm = reduction_algorithm(study, on_wire.algorithm)
         n = formula("psi e", psi=_elements(copied, slot.counts), e=(e, "B"))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import PipelineShape, Study
+from parcost import PipelineShape, Study, stage_number
 
 _orders: dict[tuple[int, int, int], tuple[Any, bool]] = {}
 
 
+@stage_number
 def defers_weight_gradients(study: Study) -> bool:
     """Return whether the schedule ever separates input and weight gradients.
 
