@@ -368,10 +368,11 @@ def on_axes(block: T, values: Mapping[str, Any], axes: Mapping[str, tuple[str, A
 
 def change_values(
     blocks: Mapping[type, tuple[Any, ...]], change: Callable[[Any], Mapping[str, Any]]
-) -> dict[type, tuple[Any, ...]]:
+) -> tuple[dict[type, tuple[Any, ...]], Mapping[int, Any]]:
     """Return *blocks*, each with the new values that ``change(block)`` returns, inner ones too.
 
-    A block without changes is returned unchanged, and a block in two places stays one object.
+    A block without changes is returned unchanged, and a block in two places stays one object. The
+    second result has the new block of each block, by the id of the old one.
     """
     made: dict[int, Any] = {}
 
@@ -390,7 +391,7 @@ def change_values(
             made[id(block)] = on_axes(block, new, {}) if new else block
         return made[id(block)]
 
-    return {schema: tuple(map(change_one, found)) for schema, found in blocks.items()}
+    return {schema: tuple(map(change_one, found)) for schema, found in blocks.items()}, made
 
 
 @cache

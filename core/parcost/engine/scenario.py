@@ -378,20 +378,35 @@ class Scenario:
             return
         infeasible = self._infeasible(points, judged)
         for part in _points_by_levels(study, judged.holds):
-            kept = {k: i if isinstance(i, int) else i[part] for k, i in points.items()}
-            yield self._result_of_part(at, kept, infeasible)
+            yield self._result_of_part(at, *self._select(study, points, part), infeasible)
             infeasible = ()
 
+    def _select(
+        self, study: SpecStudy, points: Mapping[int, Any], kept: Any
+    ) -> tuple[SpecStudy, Mapping[int, Any]]:
+        """Return *study* at some of its points, and the index of each axis there."""
+        some = {k: i if isinstance(i, int) else i[kept] for k, i in points.items()}
+        return evolve(study.at_points(kept), replace=self._replacer(some)).fresh(), some
+
     def _result_of_part(
-        self, at: Mapping[str, Any], points: Mapping[int, Any], infeasible: Sequence[Infeasible]
+        self,
+        at: Mapping[str, Any],
+        part: SpecStudy,
+        points: Mapping[int, Any],
+        infeasible: Sequence[Infeasible],
     ) -> Result:
-        """Return the result of the *points* with a finite step time, or of all if none has one."""
-        with quiet(), record(self._bind(points)[0]) as study:
+        """Return the result of the points of *part* with a finite step time, or of all if none has
+        one.
+        """
+        import numpy as np
+
+        with quiet(), record(part) as study:
             ends = gather([evaluation.duration_check(study)] if study.trains else [], study)
             if all_of(ends.holds) or not any_of(ends.holds):
                 return evolve(self._result(at, study), infeasible=infeasible)
-        kept = {k: i if isinstance(i, int) else i[ends.holds] for k, i in points.items()}
-        return self._result_of_part(at, kept, [*infeasible, *self._infeasible(points, ends)])
+        infeasible = [*infeasible, *self._infeasible(points, ends)]
+        some = self._select(part, points, np.flatnonzero(ends.holds))
+        return self._result_of_part(at, *some, infeasible)
 
     def _result(self, at: Mapping[str, Any], study: SpecStudy) -> Result:
         """Return the result of a *study* whose points are all valid or all invalid."""

@@ -5,6 +5,7 @@ that it reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_not
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from parcost.contract.queries import (
     Reads,
     hash_key,
 )
+from parcost.contract.schema import change_values
 from parcost.contract.study import Call, Collective, Schedule, Study
 from parcost.contract.validation import key_of
 from parcost.engine.reduce import evaluate
@@ -215,6 +217,26 @@ class SpecStudy(Study):
 
     def with_blocks(self, blocks: Mapping[type, tuple[Any, ...]]) -> SpecStudy:
         return evolve(self, blocks={**self.blocks, **blocks}, faults=[], memo=Memo())
+
+    def at_points(self, kept: Any) -> SpecStudy:
+        """Return the study at some of its points, whose indices are *kept*."""
+        count = len(self.axes[0][1]) if self.axes else 1
+        if count == len(kept):
+            return self
+
+        def pick(value: Any) -> Any:
+            if value.__class__ is tuple:
+                found = tuple(map(pick, value))
+                return found if any(map(is_not, found, value)) else value
+            return value[kept] if array_kind(value) and value.shape == (count,) else value
+
+        def values_of(block: object) -> Mapping[str, Any]:
+            return {name: pick(value) for name, value in vars(block).items()}
+
+        blocks, made = change_values(self.blocks, values_of)
+        origins = {id(made.get(key, key)): found for key, found in self.origins.items()}
+        axes = [(name, values[kept]) for name, values in self.axes]
+        return evolve(self.with_blocks(blocks), axes=axes, origins=origins)
 
     def fresh(self) -> SpecStudy:
         return evolve(self, faults=[], memo=Memo())

@@ -68,7 +68,7 @@ class Structure:
     @cached_property
     def study(self) -> SpecStudy:
         """The study at the points in use."""
-        return _select_points(self.whole, self.kept)
+        return self.whole.at_points(self.kept)
 
     @cached_property
     def degrees(self) -> Mapping[str, NDArray[np.float64]]:
@@ -295,22 +295,7 @@ def _with_choices(study: SpecStudy, choices: Sequence[Choice], place: Sequence[i
     def values_of(block: object) -> Mapping[str, Any]:
         return chosen.get(id(block), {})
 
-    return study.with_blocks(change_values(study.blocks, values_of))
-
-
-def _select_points(study: SpecStudy, kept: NDArray[np.intp]) -> SpecStudy:
-    """Return *study* at some of its points."""
-    count = len(study.axes[0][1]) if study.axes else 1
-    if count == len(kept):
-        return study
-
-    def cut(block: object) -> Mapping[str, Any]:
-        held = vars(block).items()
-        arrays = ((name, v) for name, v in held if isinstance(v, np.ndarray))
-        return {name: v[kept] for name, v in arrays if v.shape == (count,)}
-
-    axes: list[tuple[str, Any]] = [(name, np.asarray(v)[kept]) for name, v in study.axes]
-    return evolve(study.with_blocks(change_values(study.blocks, cut)), axes=axes)
+    return study.with_blocks(change_values(study.blocks, values_of)[0])
 
 
 def _legal_groups(structures: Sequence[Structure]) -> Iterator[StructureGroup]:
