@@ -213,6 +213,26 @@ FILES = {
             "distributed:\n  strategy: fsdp2\n  tp_size: 2\n  activation_checkpointing: true\n"
         ),
     ),
+    "automodel with stages": (
+        "auto.yaml",
+        (
+            "recipe: TrainFinetuneRecipeForNextTokenPrediction\nstep_scheduler:\n"
+            "  global_batch_size: 64\n  local_batch_size: 4\nmodel:\n"
+            "  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained\n"
+            "  pretrained_model_name_or_path: Qwen/Qwen2.5-7B\n  torch_dtype: bfloat16\n"
+            "distributed:\n  strategy: fsdp2\n  pp_size: 2\n  pipeline:\n"
+            "    pp_schedule: interleaved1f1b\n    pp_microbatch_size: 2\n"
+        ),
+    ),
+    "megatron with DeepSpeed": (
+        "train.sh",
+        (
+            "deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
+            "--num-attention-heads 32 --num-key-value-heads 8 --vocab-size 32000 --bf16 "
+            "--seq-length 4096 --micro-batch-size 2 --global-batch-size 64 --zero-stage 1 "
+            "--tensor-model-parallel-size 2 --no-pipeline-parallel --deepspeed\n"
+        ),
+    ),
     "lingua": ("lingua.yaml", LINGUA),
     "llamafactory_v1": (
         "v1.yaml",
@@ -263,6 +283,9 @@ def test_no_spoiled_file_is_answered_in_silence(tool: str, spoil: Callable[..., 
         ("torchtitan", "tensor_parallel_degree", "tensor_parallel_dgree", "--set layout.tp=2"),
         ("nanotron", "recompute_layer", "recomptue_layer", "--set training.recompute=full"),
         ("nemo", "    name:", "    naem:", "--set layout.zero=1"),
+        ("automodel with stages", "pp_schedule", "pp_scehdule", "--set schedule.kind=interleaved"),
+        ("automodel with stages", "pp_micro", "pp_mcirob", "--set training.micro_batch=2"),
+        ("megatron with DeepSpeed", "key-value", "key-vlaue", "--set model.kv_heads=8"),
     ],
 )
 def test_a_misspelled_key_asks_with_the_value_that_it_has(
@@ -270,7 +293,8 @@ def test_a_misspelled_key_asks_with_the_value_that_it_has(
 ) -> None:
     name, text = FILES[tool]
     assert old in text
-    found = translate(_IMPORTERS[tool], Source(name, text.replace(old, new, 1)))
+    importer = _IMPORTERS[tool.partition(" ")[0]]
+    found = translate(importer, Source(name, text.replace(old, new, 1)))
     assert answer in [one for question in found.questions for one in question.answers]
 
 
@@ -317,6 +341,22 @@ def test_a_misspelled_key_with_the_usual_value_asks_nothing(run_command: Run) ->
     files["zero.json"] = text.replace("true}}", "false}}")
     done = run_command("check", "zero.json", *given, files=files)
     assert "`overlap.gradients` is not known" in done.out
+
+
+def test_a_misspelled_key_of_a_changed_recipe_asks_for_its_entry(run_command: Run) -> None:
+    """`fp16` changes the recipe of autocast; misspelled, the job was in float32 with a warning."""
+    text = (
+        "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\nfinetuning_type: full\npf16: true\n"
+        "cutoff_len: 1024\nper_device_train_batch_size: 1\npacking: true\n"
+    )
+    given = ["--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"]
+    given += ["--set", "cluster.devices=8"]
+    done = run_command("check", "sft.yaml", *given, files={"sft.yaml": text})
+    answer = ["--use", "catalog.precisions.bf16_autocast"]
+    assert "`fp16` was probably meant" in done.out
+    assert f"add {' '.join(answer)}\n" in done.out
+    done = run_command("check", "sft.yaml", *given, *answer, files={"sft.yaml": text})
+    assert done.code == 0, done.out
 
 
 def test_an_abbreviation_is_a_misspelled_key() -> None:

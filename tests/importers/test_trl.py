@@ -183,6 +183,7 @@ def test_an_argument_of_a_script_of_its_own_may_decide(flags: str, attribute: st
         ("--freeze_backbone True", "frozen parameters"),
         ("--unfreeze_layers 2", "frozen parameters"),
         ("--tune_mlp_only True", "frozen parameters"),
+        ("--train_head_only True", "frozen parameters"),
         ("--low_rank_training True", "LoRA"),
         ("--use_galore True", "galore"),
         ("--teacher_model big", "distillation"),
@@ -194,7 +195,13 @@ def test_what_a_script_of_its_own_adds_is_rejected_by_name(flags: str, missing: 
     assert any(missing in one.message for one in found.problems)
 
 
-@pytest.mark.parametrize("flags", ["--bits 16", "--peft_type none", "--use_flash_attn True"])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        *("--bits 16", "--peft_type none", "--use_flash_attn True"),
+        *("--train_on_responses_only True", "--train_on_completions_only True"),
+    ],
+)
 def test_an_argument_that_changes_nothing_leaves_a_script_as_it_is(flags: str) -> None:
     found = read_file("trl", ImportFile("run.sh", f"{SCRIPT} {flags}\n"))
     assert not found.problems

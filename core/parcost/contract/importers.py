@@ -231,7 +231,8 @@ class Translation:
     settings that the blocks need but the file does not have; the reason says how to set them.
     *questions* are unknown settings that affect the cost. *facts* are values outside of blocks that
     must be equal in files imported together. *parts* are names of other files of the job that this
-    translation contains completely: they are not translated separately.
+    translation contains completely: they are not translated separately. *sought* are names of keys
+    that would have been read, and that the file does not have.
     """
 
     blocks: Sequence[ImportedBlock] = ()
@@ -243,6 +244,7 @@ class Translation:
     facts: Sequence[ImportedValue] = ()
     parts: Sequence[str] = ()
     problems: Sequence[ImportProblem] = ()
+    sought: Collection[str] = field(default=(), eq=False, repr=False)
 
 
 class Importer(ABC):

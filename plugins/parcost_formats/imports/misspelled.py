@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher, get_close_matches
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from attrs import evolve
 
@@ -30,6 +30,7 @@ _MOST_CHARACTERS = 200_000  # of all readings
 _LONGEST = 100  # characters of a key that is compared
 _LONG = 5  # letters of a name that counts inside of a longer one
 _CLOSE = 0.8  # of get_close_matches
+_RECIPES = ("precision", "framework")  # blocks that change an entry of the catalogue
 
 
 def with_corrections(
@@ -39,19 +40,15 @@ def with_corrections(
     read: Callable[[ImportFile], Translation],
 ) -> Translation:
     """Return a translation that asks for the values that misspelled keys would set."""
-    keys = frozenset(importer.keys)
-    plain = [one for one in translation.ignored if not one.reason and not is_key(one.name, keys)]
+    keys = frozenset(importer.keys).union(translation.sought)
     left = _MOST_CHARACTERS
-    if not keys:
-        return translation
     questions = list(translation.questions)
     unknown, ignored = list(translation.unknown), list(translation.ignored)
     tried: set[tuple[str, str]] = set()
     now = _values(translation)
     read_keys = [one for _, one in paths(translation.blocks) if one.end and not one.assumption]
     stated = {_letters(one.key) for one in read_keys}
-    strange = [one for one in unknown if not is_key(one.name, keys)]
-    for key in [*strange, *plain][:_MOST_KEYS]:
+    for key in _strange_keys(importer, translation)[:_MOST_KEYS]:
         found: list[ImportQuestion] = []
         usual = ""  # the key that was meant, if its value is the one that is taken without it
         here = (key.start, key.end)  # what the words of the key ask for is less sure
@@ -92,6 +89,13 @@ def with_corrections(
             why = f"`{usual}`, which was probably meant, has this value by default"
             unknown.append(evolve(key, attribute="", reason=why))
     return evolve(translation, questions=questions, unknown=unknown, ignored=ignored)
+
+
+def _strange_keys(importer: Importer, translation: Translation) -> Sequence[ImportedKey]:
+    """Return the keys outside of the tool's list: unknown ones, and those listed without reason."""
+    listed = frozenset(importer.keys)
+    ignored = [one for one in translation.ignored if listed and not one.reason]
+    return [one for one in (*translation.unknown, *ignored) if not is_key(one.name, listed)]
 
 
 def _with_open_entries(
@@ -184,7 +188,7 @@ def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", name.lower())
 
 
-@cache
+@lru_cache(100)  # the keys that a reader looked up differ from file to file
 def _by_letters(keys: frozenset[str]) -> Mapping[str, str]:
     return {_letters(one): one for one in sorted(keys) if "*" not in one}
 
@@ -258,7 +262,15 @@ def _questions(
     importer: Importer, key: ImportedKey, name: str, now: _Values, then: _Values
 ) -> Iterator[ImportQuestion]:
     """Yield a question for each setting that a key would set if it were called *name*."""
-    changed = {path for path in then if now.get(path, ("", False))[0] != then[path][0]}
+    own = {path.partition(".")[0] for path in then}.intersection(_RECIPES)
+    parts = {f"training.{kind}" for kind in own}  # the entry of the catalogue is asked for
+    changed = {
+        path
+        for path in then
+        if now.get(path, ("", False))[0] != then[path][0]
+        and path.partition(".")[0] not in own
+        and path not in parts
+    }
     stated = {path for path in changed if then[path][1]} or changed
     shown = name.replace("_", "-") if key.name.startswith("--") else name
     dashes = "--" if key.name.startswith("--") else ""
@@ -269,8 +281,6 @@ def _questions(
         if path.startswith("catalog."):
             answer, kind = f"--use {value}", path.rpartition(".")[2].removesuffix("s")
             attribute, also = f"training.{kind}", (path, kind)
-        elif path.partition(".")[0] in ("precision", "framework"):
-            continue  # parts of a recipe: the entry is asked for
         else:
             attribute, answer = path, f"--set {_quote(f'{path}={value}')}"
         yield ImportQuestion(

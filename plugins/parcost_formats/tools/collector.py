@@ -113,12 +113,17 @@ class SettingCollector(Draft):
     def __contains__(self, key: str) -> bool:
         """Return whether the file has the key, with a value other than null."""
         entry = self._entries.get(key)
+        if entry is None:
+            self.sought.add(key)
         return isinstance(entry, Option) or (entry is not None and entry.value is not None)
 
     def lookup(self, key: str) -> Option | None:
         """Return an option, even one whose value is unknown, if the file has it."""
         entry = self._entries.get(key)
-        if entry is None or isinstance(entry, Option):
+        if entry is None:
+            self.sought.add(key)
+            return None
+        if isinstance(entry, Option):
             return entry
         return make_key_option(key, entry, self._assumed.get(key, ""))
 

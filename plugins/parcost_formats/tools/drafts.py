@@ -200,6 +200,7 @@ class Draft:
         self._ignored: list[ImportedKey] = []
         self.unknown: list[ImportedKey] = []
         self._questions: list[ImportQuestion] = []
+        self.sought: set[str] = set()  # keys that were looked up, and that the file lacks
 
     def option(self, option: Option | str) -> Option:
         """Return an option itself, or that of a key."""
@@ -373,6 +374,7 @@ class Draft:
             ignored=tuple(self._ignored),
             unknown=tuple(self.unknown),
             questions=tuple(self._questions),
+            sought=frozenset(self.sought),
         )
 
 

@@ -101,4 +101,5 @@ def _table_names(tool: str) -> Collection[str]:
     stated = [one.removeprefix("*.") for key in ("keys", "names") for one in listed.get(key, ())]
     plain = [name for name in stated if "*" not in name]
     known = rules.get("known", {}).get("keys", ())
-    return frozenset((*parts, *rejected, *plain, *words, *known))
+    decides = rules.get("doubts", {}).get("decides", ())
+    return frozenset((*parts, *rejected, *plain, *words, *known, *decides))
