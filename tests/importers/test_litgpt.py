@@ -39,6 +39,14 @@ def test_gradients_wait_for_the_last_micro_batch(old: str, new: str) -> None:
     assert "gradients between micro-batches" not in names(found.missing)
 
 
+def test_a_default_that_the_file_states_is_no_assumption() -> None:
+    text = PRETRAIN.replace("train: {", "train: {tie_embeddings: false, ")
+    without, stated = (LitGpt().translate("run.yaml", one) for one in (PRETRAIN, text))
+    assert settings(without)["model.tied"] == settings(stated)["model.tied"] == "off"
+    assert "model.tied" in assumptions(without)
+    assert "model.tied" not in assumptions(stated)
+
+
 def test_pretraining_shards_within_nodes_and_keeps_activations() -> None:
     found = LitGpt().translate("run.yaml", PRETRAIN)
     expected = {

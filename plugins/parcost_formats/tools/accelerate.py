@@ -134,18 +134,14 @@ def _prefetch(found: SettingCollector, *, by_trainer: bool) -> None:
     elif by_trainer and not key and version is None:
         found.lack(name, _OLD_TRAINER, "sharding.prefetch")
     else:
-        if key:
-            found.set("sharding.prefetch", "0", key)
-        found.assume("sharding.prefetch", "0", _NO_ORDER)
+        found.set_or_assume(key, "sharding.prefetch", "0", _NO_ORDER)
         found.assume("overlap.gradients", "off", _NO_PREFETCH)
 
 
 def read_reduction(found: SettingCollector) -> None:
     """Read whether gradients are reduced in every micro-batch, or only in the last one."""
-    if found.switch(_EACH):
-        found.set("sharding.accumulate", "shard", _EACH)
-    else:
-        found.assume("sharding.accumulate", "whole", _NO_SYNC)
+    each = "shard" if found.switch(_EACH) else "whole"
+    found.set_or_assume(_EACH, "sharding.accumulate", each, _NO_SYNC)
 
 
 def assume_fsdp_types(found: SettingCollector, block: str) -> None:

@@ -135,11 +135,10 @@ def _layout(found: SettingCollector) -> int:
     """Read the degrees of the mesh and the sharding; return the number of pipeline stages."""
     sizes = {name: _size(found, f"{name}_size") for name in ("tp", "cp", "pp", "ep", "dp")}
     for name in ("tp", "cp", "pp"):
-        size = sizes[name]
-        if size is not None:
-            found.set(f"layout.{name}", digits(size), f"{_MESH}{name}_size")
-        else:
-            found.assume(f"layout.{name}", "1", _why(f"{name}_size is 1"))
+        key = f"{_MESH}{name}_size" if sizes[name] else ""
+        found.set_or_assume(
+            key, f"layout.{name}", digits(sizes[name] or 1), _why(f"{name}_size is 1")
+        )
     if sizes["ep"] is not None and sizes["ep"] > 1:
         found.set("layout.ep", digits(sizes["ep"]), f"{_MESH}ep_size")
     tp, cp, pp = (sizes[name] or 1 for name in ("tp", "cp", "pp"))
@@ -153,8 +152,10 @@ def _layout(found: SettingCollector) -> int:
     _strategy(found, sizes["dp"], cp)
     if tp > 1:
         key = f"{_MESH}sequence_parallel"
-        if found.copy_switch(key, "layout.sequence_parallel") is None:
-            found.assume("layout.sequence_parallel", "off", _why("sequence_parallel is false"))
+        word = "on" if found.switch(key) else "off"
+        found.set_or_assume(
+            key, "layout.sequence_parallel", word, _why("sequence_parallel is false")
+        )
     if pp > 1:
         _pipeline(found)
         return pp
@@ -175,10 +176,8 @@ def _strategy(found: SettingCollector, dp: int | None, cp: int) -> None:
     level = f"{_MESH}zero_dp_strategy"
     if word.startswith("megatron") and found.whole(level, least=0) is not None:
         found.set("layout.zero", str(found.whole(level, least=0)), level)
-    elif key:
-        found.set("layout.zero", stage, key)
     else:
-        found.assume("layout.zero", stage, _why("strategy is fsdp2"))
+        found.set_or_assume(key, "layout.zero", stage, _why("strategy is fsdp2"))
     found.use("frameworks.pytorch_fsdp_flash", key, _why("its layers are those of PyTorch"))
     copies = _size(found, "dp_replicate_size")
     if copies is not None and copies > 1 and stage != "0":
@@ -201,10 +200,8 @@ def _pipeline(found: SettingCollector) -> None:
     prefix = f"{_MESH}pipeline."
     key, each = f"{prefix}pp_schedule", f"{prefix}layers_per_stage"
     kind = found.word(key, _TABLE["schedules"]) if key in found else "one_f_one_b"
-    if key in found and kind is not None:
-        found.set("schedule.kind", kind, key)
-    elif kind is not None:
-        found.assume("schedule.kind", kind, _why("pp_schedule is 1f1b"))
+    if kind is not None:
+        found.set_or_assume(key, "schedule.kind", kind, _why("pp_schedule is 1f1b"))
     if kind not in ("one_f_one_b", "gpipe"):
         layers = found.whole(each)
         near = each if layers is not None else key
@@ -232,10 +229,9 @@ def _batch(found: SettingCollector, stages: int) -> None:
         if each % size:
             found.problem(key, f"a local batch of {each} is not a multiple of {size}")
             return
-        if part in found:
-            found.set("training.micro_batch", digits(size), part)
-        else:
-            found.assume("training.micro_batch", "1", _why("pp_microbatch_size is 1"))
+        found.set_or_assume(
+            part, "training.micro_batch", digits(size), _why("pp_microbatch_size is 1")
+        )
         found.ignore(key, "cut into the micro-batches of the pipeline")
     elif each is not None:
         found.set("training.micro_batch", digits(each), key)
@@ -283,10 +279,9 @@ def _precision(found: SettingCollector) -> None:
         return
     block = f"precision automodel extends {base}"
     near = f"{policy}reduce_dtype"
-    if near in found:
-        found.set(f"{block}.reduction", reduced, near)
-    else:
-        found.assume(f"{block}.reduction", reduced, _why("mp_policy reduces gradients in fp32"))
+    found.set_or_assume(
+        near, f"{block}.reduction", reduced, _why("mp_policy reduces gradients in fp32")
+    )
     fact = "PyTorch FSDP2 accumulates unsharded gradients in the type of the reduction"
     found.assume(f"{block}.whole_gradients", reduced, fact)
     found.assume("training.precision", "automodel", "base recipe, changed by this file")

@@ -276,6 +276,16 @@ class SettingCollector(Draft):
             self.set(path, on if state else off, key)
         return state
 
+    def set_or_assume(self, key: str, path: str, value: str, why: str) -> None:
+        """Set an attribute to a value that a key decides, or that is its default without the key.
+
+        *why* is the reason for the default.
+        """
+        if self._option_with_value(key) is not None:
+            self.set(path, value, key)
+        else:
+            self.default(key, path, value, why)
+
     def default(self, key: str, path: str, value: str, why: str) -> None:
         """Set an attribute to its default if the file does not state it; *key* is its option."""
         option = self.lookup(key)

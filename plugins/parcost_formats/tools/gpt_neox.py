@@ -292,10 +292,8 @@ def _experts(found: SettingCollector) -> None:
         found.problem(key, f"{reason} not modeled")
         return
     found.set(f"{_MODEL}.experts", digits(count), key)
-    if chosen is not None:
-        found.set(f"{_MODEL}.top_k", digits(chosen), "moe_top_k")
-    else:
-        found.assume(f"{_MODEL}.top_k", "1", "GPT-NeoX 2.0: moe_top_k is 1")
+    why = "GPT-NeoX 2.0: moe_top_k is 1"
+    found.set_or_assume("moe_top_k", f"{_MODEL}.top_k", digits(chosen or 1), why)
     layers = found.whole("num_layers") or every
     if every > 1 and layers % every:
         message = f"the {layers} layers are not a multiple of {every}"

@@ -181,12 +181,9 @@ def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
         answer = "--set 'training.global_batch=512 sequences'"
         reason = "it is a schedule of batch sizes, but parcost evaluates one batch size"
         found.ask("training.global_batch", reason, [answer], key)
-    elif (size := found.whole(key)) is not None:
-        whole = digits(size)
-        found.set("training.global_batch", f"{whole} sequences", key)
     else:
-        why = f"{_VERSION}: train_batch_size is 512"
-        found.assume("training.global_batch", "512 sequences", why)
+        whole, why = digits(found.whole(key) or 512), f"{_VERSION}: train_batch_size is 512"
+        found.set_or_assume(key, "training.global_batch", f"{whole} sequences", why)
     key = f"{_TRAINER}per_device_parallelism"
     each = found.value(key)
     if each in (None, -1):
@@ -233,10 +230,8 @@ def _layout(found: SettingCollector) -> None:
     if strange:
         answers = ["--set layout.tp=1", f"--set layout.tp={size}"]
         found.ask("layout.tp", f"axis `{str(strange[0])[:40]}` is not known", answers, axes)
-    elif key in found:
-        found.set("layout.tp", digits(size), key)
     else:
-        found.assume("layout.tp", "1", f"{_VERSION}: model_axis_size is 1")
+        found.set_or_assume(key, "layout.tp", digits(size), f"{_VERSION}: model_axis_size is 1")
     for name in ("pp", "cp"):
         found.assume(f"layout.{name}", "1", f"{_VERSION}: the mesh has no such axis")
     key = f"{_TRAINER}fsdp_axis"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from parcost import Importer, ImportFile, Translation, hookimpl
-from parcost_formats.tools.collector import AUTO, SettingCollector
+from parcost_formats.tools.collector import AUTO, SettingCollector, digits
 from parcost_formats.tools.command_keys import CommandKeys
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model
@@ -121,11 +121,9 @@ def _model(found: SettingCollector) -> None:
     found.use(f"models.{entry}", key, why)
     found.set("training.model", TOOL, key)
     block, ties = f"model {TOOL} extends {entry}", "train.tie_embeddings"
-    if found.switch(ties) and _is_pretraining(found):
-        found.set(f"{block}.tied", "on", ties)
-    else:
-        why = f"{_VERSION}: without tie_embeddings the head has its own weights"
-        found.assume(f"{block}.tied", "off", why)
+    tied = "on" if found.switch(ties) and _is_pretraining(found) else "off"
+    why = f"{_VERSION}: without tie_embeddings the head has its own weights"
+    found.set_or_assume(ties, f"{block}.tied", tied, why)
 
 
 def _is_dense(found: SettingCollector, keys: Iterable[str]) -> bool:
@@ -176,19 +174,16 @@ def _sizes(found: SettingCollector) -> None:
     for key in ("model_name", "checkpoint_dir", *(f"{_OWN}{one}" for one in rules["free"])):
         found.value(key)
     ties = "train.tie_embeddings"
-    if found.switch(ties):
-        found.set(f"{block}.tied", "on", ties)
-    else:
-        found.assume(f"{block}.tied", "off", f"{_VERSION}: the head has its own weights")
+    tied = "on" if found.switch(ties) else "off"
+    found.set_or_assume(ties, f"{block}.tied", tied, f"{_VERSION}: the head has its own weights")
 
 
 def _batch(found: SettingCollector) -> None:
     """Read the batch; its defaults depend on the subcommand."""
     pretraining = _is_pretraining(found)
     key, usual = "train.global_batch_size", "512" if pretraining else "16"
-    if found.copy(key, "training.global_batch", " sequences") is None:
-        why = f"{_VERSION}: train.global_batch_size is {usual}"
-        found.assume("training.global_batch", f"{usual} sequences", why)
+    value = f"{digits(found.whole(key) or int(usual))} sequences"
+    found.set_or_assume(key, "training.global_batch", value, f"{_VERSION}: {key} is {usual}")
     if found.whole("train.micro_batch_size") is None:
         usual = "4" if pretraining else "1"
         why = f"{_VERSION}: train.micro_batch_size is {usual}"

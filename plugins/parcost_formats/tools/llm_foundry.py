@@ -135,10 +135,10 @@ def _model(found: SettingCollector) -> None:
     gated = found.word(key, rules["feed_forward"])
     if gated == "experts":
         _experts(found, str(found.value(key)))
-    elif gated is not None:
-        found.set(f"{_MODEL}.gated", gated, key)
-    elif key not in found:
-        found.assume(f"{_MODEL}.gated", "off", f"{_VERSION}: ffn_type is mptmlp")
+    else:
+        found.set_or_assume(
+            key, f"{_MODEL}.gated", gated or "off", f"{_VERSION}: ffn_type is mptmlp"
+        )
     _biases(found, norm or "layer")
     _attention(found)
 
@@ -170,8 +170,8 @@ def _experts(found: SettingCollector, kind: str) -> None:
     for name, (block, attribute) in _EXPERTS.items():
         found.assume(f"{block}.{attribute}", "1", f"{_VERSION}: {name} is 1")
     key = f"{section}mlp_type"
-    found.copy_word(key, {"mlp": "off", "glu": "on"}, f"{_MODEL}.gated")
-    found.assume(f"{_MODEL}.gated", "off", f"{_VERSION}: mlp_type is mlp")
+    gated = found.word(key, {"mlp": "off", "glu": "on"}) or "off"
+    found.set_or_assume(key, f"{_MODEL}.gated", gated, f"{_VERSION}: mlp_type is mlp")
     key = f"{section}moe_capacity_factor"
     factor = found.value(key)
     if kind == "mb_moe" and isinstance(factor, int | float):
@@ -320,9 +320,8 @@ def _precision(found: SettingCollector) -> None:
     gathered, reduced = table(TOOL)["mixed"][sizes]
     if mixed in found:
         found.set(f"{_RECIPE}.gather", gathered, mixed)
-        found.set(f"{_RECIPE}.reduction", reduced, mixed)
-    else:
-        found.assume(f"{_RECIPE}.reduction", reduced, f"{_COMPOSER}: mixed_precision is DEFAULT")
+    why = f"{_COMPOSER}: mixed_precision is DEFAULT"
+    found.set_or_assume(mixed, f"{_RECIPE}.reduction", reduced, why)
     if kind == "fp16":
         found.set(f"{_RECIPE}.compute", "fp16", key)
     if moments is not None:

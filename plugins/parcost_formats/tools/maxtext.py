@@ -103,13 +103,9 @@ def _batch(found: SettingCollector, layout: MaxTextLayout) -> None:
             if key in found:
                 found.problem(key, message)
             return
-        if key in found:
-            found.set("training.global_batch", value, key)
-            found.set("training.micro_batch", digits(int(micro)), key)
-        else:
-            why = _why("per_device_batch_size is 12")
-            found.assume("training.global_batch", value, why)
-            found.assume("training.micro_batch", digits(int(micro)), why)
+        why = _why("per_device_batch_size is 12")
+        found.set_or_assume(key, "training.global_batch", value, why)
+        found.set_or_assume(key, "training.micro_batch", digits(int(micro)), why)
     length = found.copy("max_target_length", "training.sequence")
     if length is None and "max_target_length" not in found:
         found.assume("training.sequence", "2048", _why("max_target_length is 2048"))
@@ -167,12 +163,10 @@ def _recompute(found: SettingCollector) -> None:
     if name == "none":
         found.set("training.recompute", "none", key)
         return
-    if name in policies and key in found:
-        found.set("training.recompute", "full", key)
+    if name in policies:
+        found.set_or_assume(key, "training.recompute", "full", _why("remat_policy is full"))
         for part in policies[name]:
             found.set(f"recompute.keep_{part}", "on", key)
-    elif name in policies:
-        found.assume("training.recompute", "full", _why("remat_policy is full"))
     else:
         reason = _TABLE["remat_lacking"].get(name, "is unknown")
         answers = ["--set training.recompute=full", "--set training.recompute=none"]

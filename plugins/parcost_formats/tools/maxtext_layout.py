@@ -47,10 +47,10 @@ def read_layout(found: SettingCollector, layers: int | None) -> MaxTextLayout:
             reason = "-1: the rest of the devices"
             found.ask(f"layout.{_DEGREES[role]}", reason, [f"--set layout.{_DEGREES[role]}=1"], key)
     for role, name in _DEGREES.items():
-        if role in stated:
-            found.set(f"layout.{name}", digits(degrees[role]), stated[role])
-        elif name != "ep":
-            found.assume(f"layout.{name}", "1", f"{version}: the default degree of {role} is 1")
+        if role in stated or name != "ep":
+            why = f"{version}: the default degree of {role} is 1"
+            degree = digits(degrees[role]) if role in stated else "1"
+            found.set_or_assume(stated.get(role, ""), f"layout.{name}", degree, why)
     _shards(found, degrees, open_axes, stated)
     if degrees["tensor"] > 1:
         why = f"{version}: activations between matrix products are sharded over the tensor axes"
@@ -72,10 +72,7 @@ def _shards(
     key = stated.get("shards", "")
     shards = degrees["shards"] * degrees["experts"] * degrees["context"]
     if wide or degrees["shards"] > 1:
-        if key:
-            found.set("layout.zero", "3", key)
-        else:
-            found.assume("layout.zero", "3", f"{version}: ici_fsdp_parallelism is -1")
+        found.set_or_assume(key, "layout.zero", "3", f"{version}: ici_fsdp_parallelism is -1")
     else:
         first = found.switch("shard_optimizer_over_data")
         if first:

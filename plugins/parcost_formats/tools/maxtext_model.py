@@ -124,12 +124,9 @@ def read_model(found: SettingCollector) -> int | None:
     if found.value("attention_type") == "mla":
         for key, facts in _TABLE["latent"].items():
             number = found.whole(key, least=0)
-            if number:
-                found.set(f"{block}.{facts['name']}", digits(number), key)
-            elif number is None and facts["usual"]:
-                found.assume(
-                    f"{block}.{facts['name']}", str(facts["usual"]), _why(f"{key} is usual")
-                )
+            if number or (number is None and facts["usual"]):
+                value = digits(number or facts["usual"])
+                found.set_or_assume(key, f"{block}.{facts['name']}", value, _why(f"{key} is usual"))
     for key, name in _TABLE["model_switches"].items():
         on = found.switch(key)
         if on:
@@ -165,15 +162,9 @@ def _sizes(found: SettingCollector, block: str) -> dict[str, int]:
             continue
         factor = 2 ** powers[facts["scale"]] if "scale" in facts else 1
         numbers[name] = (facts["usual"] if number is None else number) * factor
-        if number is not None and factor == 1:
-            found.set(f"{block}.{name}", digits(numbers[name]), key)
-        elif factor > 1:
-            source = key if number is not None else "global_parameter_scale"
-            found.set(f"{block}.{name}", digits(numbers[name]), source)
-        else:
-            found.assume(
-                f"{block}.{name}", digits(numbers[name]), _why(f"{key} is {facts['usual']}")
-            )
+        source = "global_parameter_scale" if number is None and factor > 1 else key
+        why = _why(f"{key} is {facts['usual']}")
+        found.set_or_assume(source, f"{block}.{name}", digits(numbers[name]), why)
     return numbers
 
 

@@ -90,12 +90,10 @@ def _model(found: SettingCollector, text: str) -> str:
             why_rows = f"MLPerf Training 6.0: pretrain.py has vocab_size {rows}"
             found.assume(f"{block}.vocabulary", digits(rows), why_rows)
         if predicted is not None:
-            stated = found.whole("MTP_NUM_LAYERS", least=0)
-            if stated is None:
-                reason = f"MLPerf Training 6.0: mtp_num_layers is {predicted}"
-                found.assume(f"{block}.prediction_layers", str(predicted), reason)
-            else:
-                found.set(f"{block}.prediction_layers", str(stated), "MTP_NUM_LAYERS")
+            key, path = "MTP_NUM_LAYERS", f"{block}.prediction_layers"
+            stated = found.whole(key, least=0)
+            reason = f"MLPerf Training 6.0: mtp_num_layers is {predicted}"
+            found.set_or_assume(key, path, str(predicted if stated is None else stated), reason)
         label = "mlperf" if found.has(f"{block}.") else entry
         found.assume("training.model", label, why)
     else:

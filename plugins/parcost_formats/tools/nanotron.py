@@ -124,16 +124,14 @@ def _parallelism(found: SettingCollector) -> None:
         found.assume("schedule.kind", "gpipe", f"{_CONFIG}: pp_engine is afab")
     shards = found.word(mode, {"reduce_scatter": "on", "all_reduce": "off"})
     tensor = (found.whole("parallelism.tp") or 1) > 1
-    if shards is not None and tensor:
-        found.set("layout.sequence_parallel", shards, mode)
-    elif tensor:
-        found.assume("layout.sequence_parallel", "off", f"{_CONFIG}: tp_mode is ALL_REDUCE")
+    if tensor:
+        why = f"{_CONFIG}: tp_mode is ALL_REDUCE"
+        found.set_or_assume(mode, "layout.sequence_parallel", shards or "off", why)
     hides = "parallelism.tp_linear_async_communication"
     on = found.switch(hides)
-    if on is not None and tensor:
-        found.set("overlap.tensor", "weight_gradients" if on else "off", hides)
-    elif tensor:
-        found.assume("overlap.tensor", "off", f"{_CONFIG}: {hides.partition('.')[2]}")
+    if tensor:
+        word, why = "weight_gradients" if on else "off", f"{_CONFIG}: {hides.partition('.')[2]}"
+        found.set_or_assume(hides, "overlap.tensor", word, why)
     layer = "parallelism.recompute_layer"
     if found.copy_switch(layer, "training.recompute", "full", "none") is None:
         _granularity(found)
@@ -188,10 +186,8 @@ def _rows(found: SettingCollector) -> None:
 def _granularity(found: SettingCollector) -> None:
     """Read recomputation in the form of nanotron 0.3."""
     key = "parallelism.recompute_granularity"
-    if key in found:
-        found.copy_word(key, {"selective": "selective", "full": "full"}, "training.recompute")
-    else:
-        found.assume("training.recompute", "none", f"{_CONFIG}: recompute_layer is false")
+    value = found.choice(key, "selective", "full") or "none"
+    found.set_or_assume(key, "training.recompute", value, f"{_CONFIG}: recompute_layer is false")
 
 
 def _precision(found: SettingCollector) -> None:

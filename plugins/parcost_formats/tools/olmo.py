@@ -58,12 +58,8 @@ class Olmo(JobImporter):
 
 def _state(found: SettingCollector, block: str, name: str, value: str, key: str) -> None:
     """Set an attribute from a key, or to its default without the key."""
-    if key in found:
-        found.set(f"{block}.{name}", value, key)
-    else:
-        found.assume(
-            f"{block}.{name}", value, f"{_VERSION}: the default of {key.rpartition('.')[2]}"
-        )
+    why = f"{_VERSION}: the default of {key.rpartition('.')[2]}"
+    found.set_or_assume(key, f"{block}.{name}", value, why)
 
 
 def _switch(found: SettingCollector, name: str, usual: bool) -> bool:
@@ -201,10 +197,8 @@ def _recompute(found: SettingCollector) -> None:
         found.problem("compile", "a mapping of options is expected")
     if compiler := found.keys_below("compile"):
         plain = [one for one in compiler if one not in table(TOOL)["costs"]]
-        if plain:
-            found.set("kernels.mode", "compiled", plain[0])
-        else:
-            found.assume("kernels.mode", "compiled", f"{_VERSION}: the file has `compile`")
+        key, why = plain[0] if plain else "", f"{_VERSION}: the file has `compile`"
+        found.set_or_assume(key, "kernels.mode", "compiled", why)
 
 
 @hookimpl

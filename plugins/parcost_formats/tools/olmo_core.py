@@ -746,10 +746,7 @@ def _recompute(found: SettingCollector) -> None:
     modules = found.value(f"{_RECOMPUTE}.modules")
     place = key if key in found else ""
     if mode == "full" or (mode == "selected_blocks" and every is not None):
-        if place:
-            found.set("training.recompute", "full", place)
-        else:
-            found.assume("training.recompute", "full", f"{_VERSION}: mode is full")
+        found.set_or_assume(place, "training.recompute", "full", f"{_VERSION}: mode is full")
         if mode == "selected_blocks" and every is not None:
             found.set("recompute.every", digits(every), f"{_RECOMPUTE}.block_interval")
     elif modules == [_MLP_OF_EVERY]:

@@ -76,10 +76,10 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
             found.problem(key, what, "only plain LoRA and QLoRA are supported")
     key = next((one for one in own["rank"] if one in found), "")
     rank = found.whole(key) if key else own.get("rank_default")
-    if key and rank is not None:
-        found.set(f"{BLOCK}.rank", digits(rank), key)
-    elif rank is not None:
-        found.assume(f"{BLOCK}.rank", digits(rank), f"{version}: {own['rank'][0]} is {rank}")
+    if rank is not None:
+        found.set_or_assume(
+            key, f"{BLOCK}.rank", digits(rank), f"{version}: {own['rank'][0]} is {rank}"
+        )
     else:
         found.ask(f"{BLOCK}.rank", f"no `{own['rank'][0]}`", ["--set adapters.rank=16"])
     _read_targets(found, rules, name)
@@ -92,11 +92,8 @@ def read_adapters(found: SettingCollector, rules: Mapping[str, Any], model: str 
     key = next((one for one in own["dropout"] if one in found), "")
     share = found.number(key, most=1.0) if key else own.get("dropout_default", 0)
     on = "on" if share else "off"
-    if key:
-        found.set(f"{BLOCK}.dropout", on, key)
-    else:
-        name = next(iter(own["dropout"]), "the dropout of adapters")
-        found.assume(f"{BLOCK}.dropout", on, f"{version}: {name} is {share}")
+    dropout = next(iter(own["dropout"]), "the dropout of adapters")
+    found.set_or_assume(key, f"{BLOCK}.dropout", on, f"{version}: {dropout} is {share}")
     _read_base(found, rules, model)
     return True
 
@@ -130,13 +127,10 @@ def _read_targets(found: SettingCollector, rules: Mapping[str, Any], model: str)
     """Set the matrices that have an adapter."""
     own, version = rules[BLOCK], str(rules["version"])
     for key, (usual, *targets) in own.get("switches", {}).items():
-        on = found.switch(key)
+        on, why = found.switch(key), f"{version}: {key} is {str(usual).lower()}"
         for target in targets:
-            if on is not None:
-                found.set(f"{BLOCK}.{target}", "on" if on else "off", key)
-            else:
-                why = f"{version}: {key} is {str(usual).lower()}"
-                found.assume(f"{BLOCK}.{target}", "on" if usual else "off", why)
+            state = "on" if (usual if on is None else on) else "off"
+            found.set_or_assume(key, f"{BLOCK}.{target}", state, why)
     left = [target for target in _EVERY if not found.has(f"{BLOCK}.{target}")]
     if not left:
         return
@@ -159,11 +153,8 @@ def _read_targets(found: SettingCollector, rules: Mapping[str, Any], model: str)
             found.assume(f"{BLOCK}.{target}", "off", "targets are on if an option names them")
         return
     for target in (*left, *(["head"] if "head" in chosen else [])):
-        value = "on" if target in chosen else "off"
-        if key:
-            found.set(f"{BLOCK}.{target}", value, key)
-        else:
-            found.assume(f"{BLOCK}.{target}", value, f"{version}: {own['targets_why']}")
+        value, why = "on" if target in chosen else "off", f"{version}: {own.get('targets_why', '')}"
+        found.set_or_assume(key, f"{BLOCK}.{target}", value, why)
 
 
 def _targets(found: SettingCollector, key: str, rules: Mapping[str, Any]) -> Iterator[str]:

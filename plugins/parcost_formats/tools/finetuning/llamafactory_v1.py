@@ -6,6 +6,7 @@ from attrs import evolve
 
 from parcost import ImportFile, Translation
 from parcost_formats.tools.accelerate import set_strategy
+from parcost_formats.tools.drafts import digits
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.trainer import TrainerKeys
 
@@ -51,12 +52,12 @@ def _read_batch(keys: TrainerKeys) -> None:
     """Read the batch of a device and of a step, and whether sequences have their full length."""
     found, whole = keys.found, "global_batch_size"
     key = keys.key("micro")
-    if found.copy(key, "training.micro_batch") is None and key not in found:
-        size, why = keys.default("micro")
-        found.assume("training.micro_batch", str(size), why)
-    if found.copy(whole, "training.global_batch", " sequences") is None and whole not in found:
-        why = f"{keys.rules['version']}: {whole} is the batch per device x replicas"
-        found.assume("training.global_batch", "(micro_batch * layout.dp) sequences", why)
+    usual, why = keys.default("micro")
+    found.set_or_assume(key, "training.micro_batch", digits(found.whole(key) or int(usual)), why)
+    batch = found.whole(whole)
+    value = f"{digits(batch) if batch else '(micro_batch * layout.dp)'} sequences"
+    why = f"{keys.rules['version']}: {whole} is the batch per device x replicas"
+    found.set_or_assume(whole, "training.global_batch", value, why)
     strategy = "batching_strategy"
     if "dynamic" in str(found.value(strategy, "")):
         found.ignore(strategy, "batches are filled up to `cutoff_len` x `micro_batch_size` tokens")

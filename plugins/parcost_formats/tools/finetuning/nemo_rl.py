@@ -202,13 +202,9 @@ def _read_dtensor(found: SettingCollector) -> None:
 def _read_reduction(found: SettingCollector) -> None:
     """Read whether gradients are reduced only in the last of several micro-batches."""
     key = f"{_DTENSOR}defer_fsdp_grad_sync"
-    if found.switch(key) is False:
-        found.set("sharding.accumulate", "shard", key)
-    else:
-        why = (
-            f"{_VERSION}: defer_fsdp_grad_sync keeps unsharded gradients until the last micro-batch"
-        )
-        found.assume("sharding.accumulate", "whole", why)
+    value = "shard" if found.switch(key) is False else "whole"
+    why = f"{_VERSION}: defer_fsdp_grad_sync keeps unsharded gradients until the last micro-batch"
+    found.set_or_assume(key, "sharding.accumulate", value, why)
 
 
 def _bridge_path(key: str, *, narrow: bool) -> str:

@@ -409,10 +409,8 @@ class TrainerKeys:
         value = "full" if on else "none"
         if key and not on and found.switch("fsdp_config.fsdp_activation_checkpointing"):
             found.ignore(key, "FSDP recomputes the layers that it wraps")
-        elif key:
-            found.set("training.recompute", value, key)
         else:
-            found.assume("training.recompute", value, self.default("checkpoints")[1])
+            found.set_or_assume(key, "training.recompute", value, self.default("checkpoints")[1])
         if on:
             self.checkpoints(usual, forced)
 

@@ -94,9 +94,8 @@ def _read_batches(found: SettingCollector, *, tokens: bool) -> None:
             if dynamic in found:
                 found.ignore(dynamic, "micro-batches are counted in tokens")
             continue
-        if found.copy(key, f"training.{name}", unit) is None and key not in found:
-            why = f"{_VERSION}: {key} is {default}"
-            found.assume(f"training.{name}", f"{digits(default)}{unit}", why)
+        value = f"{digits(found.whole(key) or default)}{unit}"
+        found.set_or_assume(key, f"training.{name}", value, f"{_VERSION}: {key} is {default}")
 
 
 def _read_micro_batch_of_all(found: SettingCollector) -> None:
@@ -163,8 +162,8 @@ def _read_engine(found: SettingCollector) -> None:
             for name in names:
                 found.set(f"offload.{name}", "1", key)
     key = "model.enable_gradient_checkpointing"
-    if found.copy_switch(key, "training.recompute", "full", "none") is None:
-        found.assume("training.recompute", "full", f"{_ENGINE}: {key} is True")
+    value = "none" if found.switch(key) is False else "full"
+    found.set_or_assume(key, "training.recompute", value, f"{_ENGINE}: {key} is True")
 
 
 def _read_layout(found: SettingCollector) -> None:

@@ -71,12 +71,11 @@ def _mlp(options: ToolOptions, hidden: int | None) -> None:
     else:
         options.default("swiglu", "model.gated", "off", "GELU")
     if options.copy("ffn_hidden_size", "model.ffn") is None and hidden is not None:
+        width, why = 4 * hidden, "4 x hidden"
         if gates[:1] == ["swiglu"]:
+            width = 8 * hidden // 3 // 64 * 64
             why = "with swiglu two thirds of 4 x hidden, a multiple of 64"
-            options.default("ffn_hidden_size", "model.ffn", digits(8 * hidden // 3 // 64 * 64), why)
-        else:
-            why = "4 x hidden"
-            options.default("ffn_hidden_size", "model.ffn", digits(4 * hidden), why)
+        options.default("ffn_hidden_size", "model.ffn", digits(width), why)
     option = options.get("activation_func_clamp_value")
     if option is not None:
         options.set("model.clamped", "on", option)
@@ -187,14 +186,14 @@ def _norms_and_biases(options: ToolOptions) -> None:
         options.set("model.norm", _WORDS["normalization"][norm], option)
     elif option is None:
         options.default("normalization", "model.norm", "layer", "LayerNorm")
-    if options.copy_switch("disable_bias_linear", "model.biases", "off", "on") is None:
-        options.default("disable_bias_linear", "model.biases", "on", "linear layers have biases")
+    word = "off" if options.on("disable_bias_linear") else "on"
+    options.set_or_assume("disable_bias_linear", "model.biases", word, "linear layers have biases")
     added = options.find_enabled_option("add_qkv_bias")
     if added is not None and options.on("disable_bias_linear"):
         options.set("model.qkv_biases", "on", added)
     untied = "untie_embeddings_and_output_weights"
-    if options.copy_switch(untied, "model.tied", "off", "on") is None:
-        options.default(untied, "model.tied", "on", "embedding and head share one table")
+    word, why = "off" if options.on(untied) else "on", "embedding and head share one table"
+    options.set_or_assume(untied, "model.tied", word, why)
 
 
 def _positions(options: ToolOptions) -> None:

@@ -31,15 +31,11 @@ def read_training(options: ToolOptions, framework: str) -> None:
     elif options.copy("micro_batch_size", "training.micro_batch") is None:
         options.require_micro_batch()
     steps = options.copy("engine_accumulation_steps", "training.micro_batches")
+    product = f"{digits(steps)} * micro_batch" if steps else "micro_batch"
+    why = f"{steps} micro-batches per replica" if steps else "one micro-batch per replica"
     batch = options.whole("global_batch_size")
-    option = options.get("global_batch_size")
-    if batch is not None and option is not None:
-        options.set("training.global_batch", f"{digits(batch)} sequences", option)
-    else:
-        product = f"{digits(steps)} * micro_batch" if steps else "micro_batch"
-        why = f"{steps} micro-batches per replica" if steps else "one micro-batch per replica"
-        value = f"({product} * layout.dp) sequences"
-        options.default("global_batch_size", "training.global_batch", value, why)
+    value = f"{digits(batch) if batch else f'({product} * layout.dp)'} sequences"
+    options.set_or_assume("global_batch_size", "training.global_batch", value, why)
     _dropout(options)
     _recompute(options)
     _overlap(options)

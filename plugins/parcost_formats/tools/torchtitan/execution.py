@@ -97,10 +97,7 @@ def _recompute(options: TitanOptions) -> None:
     if path == "recompute.every":  # which counts the layers from 1
         found["recompute.first"] = str(int(value) - 1)
     for path, value in found.items():
-        if kind is not None:
-            options.set(path, value, kind)
-        else:
-            options.default(choice, path, value, why)
+        options.set_or_assume(choice, path, value, why)
 
 
 def _early_stop(options: TitanOptions) -> None:
@@ -200,10 +197,10 @@ def _reduction(options: TitanOptions, reduced: str | None, usual: str, *, is_pla
     if is_plain or size == usual:
         if option is not None:
             options.ignore(option, "as in the recipe")
-    elif option is not None:
-        options.set("precision.reduction", size, option)
     else:
-        options.default(name, "precision.reduction", size, "mixed_precision_reduce is float32")
+        options.set_or_assume(
+            name, "precision.reduction", size, "mixed_precision_reduce is float32"
+        )
 
 
 def _converters(options: TitanOptions) -> tuple[Option | None, Sequence[str]]:

@@ -178,20 +178,15 @@ def _sequences(options: TitanOptions, degrees: ParallelDegrees) -> None:
             if near is not None:
                 options.problem(near, f"a local batch of {count} is not a multiple of {each}")
             return
-        if part is not None:
-            options.set("training.micro_batch", digits(each), part)
-        else:
-            name = "parallelism.pipeline_parallel_microbatch_size"
-            options.default(
-                name, "training.micro_batch", "1", "pipeline_parallel_microbatch_size is 1"
-            )
+        why = "pipeline_parallel_microbatch_size is 1"
+        name = "parallelism.pipeline_parallel_microbatch_size"
+        options.set_or_assume(name, "training.micro_batch", digits(each), why)
     else:
         if part is not None:
             options.ignore(part, "it has no effect without stages")
-        if option is not None and local is not None:
-            options.set("training.micro_batch", digits(local), option)
-        else:
-            options.default(_LOCAL, "training.micro_batch", "8", "local_batch_size is 8")
+        options.set_or_assume(
+            _LOCAL, "training.micro_batch", digits(count), "local_batch_size is 8"
+        )
     _global(options, degrees, count)
 
 
@@ -205,11 +200,9 @@ def _parts_of_batch(
     if local % number and near is not None:
         message = f"a local batch of {local} is not divisible by {number} micro-batches"
         options.problem(near, message)
-    elif option is not None:
-        options.set("training.micro_batch", digits(local // number), option)
     else:
         why = "pipeline_parallel_microbatches is the number of stages"
-        options.default(name, "training.micro_batch", digits(local // number), why)
+        options.set_or_assume(name, "training.micro_batch", digits(local // number), why)
 
 
 def _global(options: TitanOptions, degrees: ParallelDegrees, local: int) -> None:
@@ -253,11 +246,8 @@ def _tokens(options: TitanOptions, degrees: ParallelDegrees) -> None:
             help = f"{count // each * each or each} tokens are"
             options.problem(near, message, help)
         return
-    if option is not None:
-        options.set("training.micro_batch", digits(count // each), option)
-    else:
-        why = "num_tokens_per_microbatch_per_dp_rank is 16,384"
-        options.default(_TOKENS, "training.micro_batch", digits(count // each), why)
+    why = "num_tokens_per_microbatch_per_dp_rank is 16,384"
+    options.set_or_assume(_TOKENS, "training.micro_batch", digits(count // each), why)
     several = options.get("parallelism.num_pp_microbatches")
     if degrees.pp > 1:
         parts = options.whole("parallelism.num_pp_microbatches") or 1

@@ -124,14 +124,10 @@ def _experts(options: TitanOptions, experts: bool) -> None:
 
 def _sharding(options: TitanOptions, replicate: int, shard: int, cp: int) -> int:
     """Read data-parallel sharding; return the ZeRO stage."""
-    option, copies = options.get(_SHARD), options.get(_REPLICATE)
+    copies = options.get(_REPLICATE)
     zero = 0 if shard == 1 and cp == 1 else 3
-    if option is not None:
-        options.set("layout.zero", str(zero), option)
-    else:
-        options.default(
-            _SHARD, "layout.zero", str(zero), "data_parallel_shard_degree is -1: all ranks shard"
-        )
+    why = "data_parallel_shard_degree is -1: all ranks shard"
+    options.set_or_assume(_SHARD, "layout.zero", str(zero), why)
     if zero and copies is not None and replicate > 1:
         group = str(shard * cp) if shard > 0 else f"layout.dp * layout.cp / {replicate}"
         options.set("sharding.shard", group, copies)
@@ -151,12 +147,9 @@ def _tensor(options: TitanOptions, tp: int) -> None:
     name = "parallelism.enable_sequence_parallel"
     option = options.get(name)
     if tp > 1 or options.is_open("parallelism.tensor_parallel_degree"):
-        if option is not None:
-            word = "off" if option.text == "false" else "on"
-            options.set("layout.sequence_parallel", word, option)
-        else:
-            why = "sequence parallelism comes with tensor parallelism"
-            options.default(name, "layout.sequence_parallel", "on", why)
+        word = "off" if option is not None and option.text == "false" else "on"
+        why = "sequence parallelism comes with tensor parallelism"
+        options.set_or_assume(name, "layout.sequence_parallel", word, why)
     elif option is not None:
         options.ignore(option, "it has no effect without tensor parallelism")
     for name in (
@@ -212,10 +205,7 @@ def _pipeline(options: TitanOptions, pp: int, layers: int | None) -> int:
         options.problem(option, message, f"known: {', '.join(schedules)}")
         return 1
     found = schedules[word]
-    if option is not None:
-        options.set("schedule.kind", found["kind"], option)
-    else:
-        options.default(name, "schedule.kind", found["kind"], "the schedule is 1F1B")
+    options.set_or_assume(name, "schedule.kind", found["kind"], "the schedule is 1F1B")
     chunks = int(found["stages"])
     written = _parts(options, layers)
     if written is not None:
