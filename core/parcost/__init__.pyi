@@ -92,6 +92,7 @@ from parcost.contract.study import KernelModel as KernelModel
 from parcost.contract.study import Replay as Replay
 from parcost.contract.study import Schedule as Schedule
 from parcost.contract.study import Study as Study
+from parcost.contract.terms import PASS_NAMES as PASS_NAMES
 from parcost.contract.terms import Cause as Cause
 from parcost.contract.terms import Edge as Edge
 from parcost.contract.terms import FlopCount as FlopCount
@@ -121,6 +122,7 @@ from parcost.language.errors import ParcostError as ParcostError
 from parcost.language.errors import PluginError as PluginError
 from parcost.language.errors import SpecError as SpecError
 from parcost.language.numbers import percent as percent
+from parcost.language.numbers import spec_text as spec_text
 from parcost.language.units import BIT_RATE as BIT_RATE
 from parcost.language.units import BITS as BITS
 from parcost.language.units import BYTES as BYTES

@@ -16,6 +16,7 @@ from parcost.contract.schema import block_type
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import SpecError
+from parcost.language.numbers import spec_text
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 
@@ -46,7 +47,7 @@ def plain_default(schema: type, name: str) -> BoundValue | None:
     if default is None or default == ():
         return BoundValue(v.Symbol(None), default, Origin("default", expression="none"))
     if isinstance(default, bool):
-        spelled = "on" if default else "off"
+        spelled = spec_text(default)
         return BoundValue(v.Symbol(spelled), default, Origin("default", expression=spelled))
     if isinstance(default, (int, float)):
         number = int(default) if field.structural else float(default)

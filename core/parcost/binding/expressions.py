@@ -15,6 +15,7 @@ from parcost.contract.schema import Curve
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError, error_at
+from parcost.language.numbers import spec_text
 from parcost.language.units import ONE, known_units, unit
 from parcost.records import define
 
@@ -184,7 +185,7 @@ class Expressions:
         value, field = given.value, scope.field
         assert field is not None
         if isinstance(value, bool):
-            return v.Symbol("on" if value else "off")
+            return v.Symbol(spec_text(value))
         if isinstance(value, (int, float)):
             return v.Quantity(float(value), field.dimension)
         if isinstance(value, Curve):

@@ -57,6 +57,8 @@ COMPUTE = "compute"
 KERNELS = (COMPUTE, "hbm")
 
 Pass = Literal["F", "B", "W", "R"]
+#: The passes in words.
+PASS_NAMES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
 Moment = Literal["forward", "backward", "loss", "end_of_backward", "optimizer", "gather"]
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 

@@ -59,10 +59,8 @@ def quantity(
     """
     if value is None:
         return "-"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, str):
-        return value
+    if isinstance(value, bool | str):
+        return str(spec_text(value))
     if is_array(value):
         return _span_of(value, unit, digits, kinds)
     if not math.isfinite(value):
@@ -85,6 +83,14 @@ def quantity(
         if float(f"{value:.{_EXACT}g}") == value and count_digits(text) < count_digits(best):
             best = text  # 25 MB is not shown as 23.84 MiB
     return best
+
+
+def spec_text(value: Any) -> Any:
+    """Return a value in the notation of the language: a switch is on or off, a block its label."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    label = getattr(value, "label", None)
+    return label if isinstance(label, str) else value
 
 
 def percent(share: float, decimals: int = 1, *, signed: bool = False) -> str:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from parcost.language.diagnostics import Severity
+from parcost.language.numbers import spec_text
 from parcost.numeric import all_of
 from parcost.search.attributes import find, is_text
 from parcost.search.failures import objective_of
-from parcost.search.result import SearchedLayout, spec_text
+from parcost.search.result import SearchedLayout
 
 if TYPE_CHECKING:
     from parcost.contract.searches import Limit

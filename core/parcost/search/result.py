@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import field, frozen
 
-from parcost.language.numbers import quantity
+from parcost.language.numbers import quantity, spec_text
 from parcost.report.plots import Plot, plot
 from parcost.report.rows import data_frame, html_table
 
@@ -196,14 +196,6 @@ class Best:
     def ranking(self) -> list[tuple[Any, SearchedLayout]]:
         """Return the best layouts with their degrees, the best first."""
         return sorted(self._by_degrees.items(), key=lambda kept: kept[1].rank)[: self.keep]
-
-
-def spec_text(value: Any) -> Any:
-    """Return a value in the notation of the language."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    label = getattr(value, "label", None)
-    return label if isinstance(label, str) else value
 
 
 def plain_value(value: Any) -> Any:

@@ -11,8 +11,8 @@ from parcost.contract.pipelines import Pipeline
 from parcost.contract.plugin import Fault
 from parcost.contract.searches import Limit, Objective
 from parcost.contract.study import Schedule
+from parcost.language.numbers import spec_text
 from parcost.search.failures import objective_of
-from parcost.search.result import spec_text
 from parcost.search.space import Structure
 from parcost.search.stage_loads import StructureLoads
 from parcost.search.timing import ScheduleTimes

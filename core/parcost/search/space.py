@@ -24,11 +24,11 @@ from parcost.contract.schema import block_type, change_values
 from parcost.contract.searches import Axis
 from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
+from parcost.language.numbers import spec_text
 from parcost.search.attributes import choice_of, find
 from parcost.search.axis_kinds import AxisKinds
 from parcost.search.merge import merge_studies
 from parcost.search.mesh import Mesh, Places, join_places
-from parcost.search.result import spec_text
 from parcost.search.spec_values import setting_text
 from parcost.search.term_arrays import mask
 from parcost.search.variants import Choice, Combination, VariantAnswers, Variants

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
 
+from parcost import PASS_NAMES
 from parcost.contract.formulas import Formula
 from parcost.contract.page import Column, Heading, Item, Row, Table
 from parcost.contract.page import Line as TextLine
@@ -23,7 +24,7 @@ from parcost.records import record
 from parcost.report.figures import interval_of
 from parcost.report.formulas import fractions, substitute
 from parcost_formats.rendering.cells import share
-from parcost_formats.rendering.full_report import PASSES, section_page
+from parcost_formats.rendering.full_report import section_page
 from parcost_formats.rendering.report_data import long_figures
 from parcost_formats.rendering.resolved_spec import BlockText, block_texts, place_of
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from parcost.report.result import Result
 
 _Writer: TypeAlias = "Callable[..., str]"  # of a number, its unit, and its digits
-_OF_PASS = tuple(f", {key}]" for key in PASSES)
+_OF_PASS = tuple(f", {key}]" for key in PASS_NAMES)
 _SERIES = re.compile(r"sum\(\w+\)")
 _WHEN = {
     "fill": "before the first forward pass of the stage",
@@ -75,7 +76,7 @@ def name_tables(result: Result) -> Iterator[Item]:
         ("Figures", [(figure.name, figure.title) for _, figure in result.figures])
     ]
     if result.outcome is not None:
-        lines = [(line.name, PASSES.get(line.pass_, "")) for line in result.outcome.ledger]
+        lines = [(line.name, PASS_NAMES.get(line.pass_, "")) for line in result.outcome.ledger]
         held = [(line.name, "") for line in result.outcome.memory_lines]
         causes = [(cause, title) for title, found in _causes(result.outcome) for cause in found]
         parts += [("Causes", causes), ("Step time", lines), ("Memory", held)]
@@ -181,7 +182,7 @@ def _cause(cause: str, outcome: Outcome, *, memory: bool) -> Iterator[Item]:
         [(line.name, "", line.bytes_) for line in outcome.memory_lines if line.cause == cause]
         if memory
         else [
-            (line.name, PASSES.get(line.pass_, ""), line.exposed)
+            (line.name, PASS_NAMES.get(line.pass_, ""), line.exposed)
             for line in outcome.ledger
             if line.cause == cause
         ]
@@ -250,7 +251,7 @@ def _interval(plugin: Plugin, interval: Interval, unit: str, leaves: _Leaves) ->
 
 
 def _line(line: LedgerLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]:
-    passing = PASSES.get(line.pass_, "")
+    passing = PASS_NAMES.get(line.pass_, "")
     yield Heading(f"{line.name}, {passing}" if passing else line.name)
     step = f"{share(line.exposed, outcome.step_seconds)} %"
     term = line.term
@@ -384,7 +385,7 @@ def _symbols(formula: Formula, write: _Writer, leaves: _Leaves) -> Iterator[Item
         yield Table(columns, [evolve(row, cells=row.cells[: len(columns)]) for row in rows])
         used = {row.cells[0][-2:-1] for row in rows if row.cells[0].endswith(_OF_PASS)}
         if used:
-            said = [f"{key} {title}" for key, title in PASSES.items() if key in used]
+            said = [f"{key} {title}" for key, title in PASS_NAMES.items() if key in used]
             yield TextLine(f"Passes: {', '.join(said)}")
 
 
@@ -416,7 +417,7 @@ def _place(line: LedgerLine) -> str:
     term = line.term
     match term:
         case Work():
-            where = f"in the {PASSES[term.pass_].removesuffix('s')} pass of every micro-batch"
+            where = f"in the {PASS_NAMES[term.pass_].removesuffix('s')} pass of every micro-batch"
             return f"{where}, {_count(term.count)}"
         case Once():
             when = "device" if term.after_device else term.when

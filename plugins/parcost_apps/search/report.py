@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from parcost import PASS_NAMES
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.engine.shapes import memory_limits_of
 from parcost.language import numbers
@@ -23,7 +24,7 @@ from parcost.search.layout_evaluation import settings
 from parcost.search.result import SearchedLayout, SearchResult, plain_value, varying_axes
 from parcost.search.space import derived_value
 from parcost_apps.search.sensitivity import Neighbour
-from parcost_formats.rendering.full_report import PASSES, reproduction, section_page
+from parcost_formats.rendering.full_report import reproduction, section_page
 from parcost_formats.rendering.json_header import header
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _seconds(result: Result) -> Mapping[str, float]:
     found: dict[str, float] = {}
     for line in result.outcome.ledger if result.outcome is not None else ():
         name = line.name.partition(", stage")[0]
-        where = f" ({PASSES[line.pass_]})" if line.pass_ in PASSES else ""
+        where = f" ({PASS_NAMES[line.pass_]})" if line.pass_ in PASS_NAMES else ""
         found[name + where] = found.get(name + where, 0.0) + float(line.exposed)
     return found
 

@@ -15,8 +15,7 @@ from parcost.contract.forms import (
     SearchChoices,
 )
 from parcost.contract.schema import Field, block_type
-from parcost.language.numbers import literal
-from parcost.search.result import spec_text
+from parcost.language.numbers import literal, spec_text
 from parcost.search.space import plugin_axes
 from parcost_apps.documentation import declarations
 from parcost_apps.server.bodies import LONGEST_SEARCH_SECONDS

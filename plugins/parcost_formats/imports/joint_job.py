@@ -22,6 +22,7 @@ from parcost.contract.schema import block_type
 from parcost.engine.session import Session
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
+from parcost.language.numbers import spec_text
 from parcost.language.parse import parse
 from parcost.language.syntax import Attribute, Chain, Number
 from parcost.language.text import Source, Span
@@ -236,8 +237,7 @@ class _Description:
 
 def _value_text(value: object) -> str:
     """Return the value of an attribute as text for messages."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
+    value = spec_text(value)
     return f"{value:.12g}" if isinstance(value, int | float) else str(value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from parcost import Activity, Chart, PassTimeline, formula, hookimpl, ops_of
+from parcost import PASS_NAMES, Activity, Chart, PassTimeline, formula, hookimpl, ops_of
 from parcost_plugins.vocabulary.axes import time_axis
 
 _MOST_MARKS = 2000
@@ -14,7 +14,7 @@ _ROOM = "(datum.end - datum.start) / {seconds!r} * width > 5.5 * length(datum.mi
 _DENSE = {"strokeWidth": 0}  # an edge would hide a thin bar
 _ROW_HEIGHT = 26
 _LEAST_HEIGHT = 12
-_CALLED = {"F": "forward", "B": "backward", "BW": "backward", "W": "weight gradients"}
+_CALLED = {**PASS_NAMES, "BW": "backward"}
 _COLOURS = ("#0072B2", "#C2570C", "#007A5A", "#8E5A9F")  # on which white is readable
 _PLACES = ("forward", "backward", "weight gradients", "forward and backward")
 

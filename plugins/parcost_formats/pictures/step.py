@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from parcost import Chart, Outcome, Study, formula, hookimpl
+from parcost import PASS_NAMES, Chart, Outcome, Study, formula, hookimpl
 from parcost_plugins.vocabulary.axes import cause_scale, colored_cause, time_axis
 
-_PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
 _ROW_HEIGHT = 26
 _HIDDEN = 0.3  # opacity
 _MOST_TERMS = 1_000_000  # hidden terms are stacked behind all exposed ones
@@ -51,7 +50,7 @@ def _rows(outcome: Outcome, order: Mapping[str, int]) -> Iterator[dict[str, Any]
     for place, line in enumerate(
         sorted(outcome.ledger, key=lambda one: -(one.exposed + one.hidden))
     ):
-        pass_ = _PASSES.get(line.pass_)
+        pass_ = PASS_NAMES.get(line.pass_)
         for part, seconds in (("exposed", line.exposed), ("hidden", line.hidden)):
             if seconds > 0:
                 share = seconds / outcome.step_seconds if part == "exposed" else None

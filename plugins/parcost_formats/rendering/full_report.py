@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from parcost import PASS_NAMES
 from parcost.binding.allowances import Suppression
 from parcost.contract.checks import check_message
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from parcost.language.diagnostics import Diagnostic
     from parcost.report.result import Expectation, Result
 
-PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
 _KINDS = {
     "slowdown": "compute slowdown",
     "bubble": "pipeline bubble",
@@ -247,7 +247,7 @@ def ledger(outcome: Outcome, order: Order = "execution") -> Iterator[Item]:
 
 def _group(line: LedgerLine) -> str:
     if line.kind == "work":
-        return PASSES.get(line.pass_, line.pass_)
+        return PASS_NAMES.get(line.pass_, line.pass_)
     return _KINDS[line.kind]
 
 

@@ -23,7 +23,7 @@ from parcost.contract.schema import (
 )
 from parcost.language.errors import SpecError
 from parcost.language.escapes import escape_lines
-from parcost.language.numbers import literal
+from parcost.language.numbers import literal, spec_text
 from parcost.language.units import BYTES, SECONDS
 from parcost.language.writer import SpecAttribute, block_lines, provenance
 from parcost.numeric import is_array
@@ -331,7 +331,7 @@ class SpecTexts:
             return f"[{', '.join(literal(v, field.dimension) for v in values)}]{word}"
         match value:
             case bool():
-                return "on" if value else "off"
+                return str(spec_text(value))
             case str():
                 return f'"{value}"' if field.kind == "text" else value
             case Curve():

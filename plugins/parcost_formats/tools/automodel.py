@@ -15,6 +15,7 @@ from parcost_formats.tools.collector import (
     digits,
     read_configuration,
 )
+from parcost_formats.tools.data_types import SIZES
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.hub import read_attention, read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
@@ -255,8 +256,8 @@ def _precision(found: SettingCollector) -> None:
     """Read the storage type of weights, and the types in which FSDP computes and reduces."""
     key = next((k for k in ("model.torch_dtype", "model.dtype") if k in found), "")
     policy = f"{_MESH}mp_policy."
-    multiplied = found.word(f"{policy}param_dtype", _TABLE["dtypes"]) or "2 B"
-    reduced = found.word(f"{policy}reduce_dtype", _TABLE["dtypes"]) or "4 B"
+    multiplied = found.word(f"{policy}param_dtype", SIZES) or "2 B"
+    reduced = found.word(f"{policy}reduce_dtype", SIZES) or "4 B"
     if not key or found.value(key) == AUTO:
         stated = "auto" if key else "not stated"
         reason = f"model.torch_dtype is {stated}: weights have the type of the checkpoint"
@@ -264,7 +265,7 @@ def _precision(found: SettingCollector) -> None:
         more = " --set 'precision.reduction=4 B'" if reduced == "4 B" else ""
         found.ask("precision", reason, (f"{narrow}{more}", wide), key)
         return
-    size = found.word(key, _TABLE["dtypes"])
+    size = found.word(key, SIZES)
     if size is None:
         return
     if multiplied == "4 B":
@@ -305,8 +306,7 @@ def _optimizer(found: SettingCollector) -> None:
         return
     base = found.recipe()[1]
     moments = [
-        found.word(f"optimizer.{one}_dtype", _TABLE["dtypes"]) or "4 B"
-        for one in ("exp_avg", "exp_avg_sq")
+        found.word(f"optimizer.{one}_dtype", SIZES) or "4 B" for one in ("exp_avg", "exp_avg_sq")
     ]
     master = "optimizer.master_weights"
     copy = 4 if found.switch(master) or (configured and master not in found) else 0

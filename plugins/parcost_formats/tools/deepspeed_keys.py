@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from parcost_formats.tools.collector import AUTO, SettingCollector, digits
+from parcost_formats.tools.data_types import SIZES_WITH_FP16
 from parcost_formats.tools.tables import table
 
 FRAMEWORK = "frameworks.deepspeed"
@@ -39,7 +40,6 @@ class DeepSpeedKeys:
         self._framework = framework
         self._bucket = bucket
         self._names = names or {}
-        self._types: Mapping[str, str] = table("deepspeed")["types"]
         self._zero: int | None = None  # the stage of the file
 
     def key(self, name: str) -> str:
@@ -335,7 +335,7 @@ class DeepSpeedKeys:
         """Return the size, with its unit, of the type in which gradients accumulate; None if not
         stated.
         """
-        return self._types.get(str(self._settings.value("data_types.grad_accum_dtype")))
+        return SIZES_WITH_FP16.get(str(self._settings.value("data_types.grad_accum_dtype")))
 
     def _sums_apart(self, stage: int | None) -> bool:
         """Return whether DeepSpeed uses BF16_Optimizer, which accumulates gradients in fp32.
@@ -385,7 +385,7 @@ class DeepSpeedKeys:
     def _size(self, key: str) -> str | None:
         """Return the size of the data type that a key names, with its unit: ``"2 B"``."""
         found = self._settings
-        return None if found.is_auto(key) else found.word(key, self._types)
+        return None if found.is_auto(key) else found.word(key, SIZES_WITH_FP16)
 
     def tensor_parallel(self) -> None:
         """Read the tensor-parallel degree (AutoTP); 0 means none."""

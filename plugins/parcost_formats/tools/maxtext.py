@@ -18,6 +18,7 @@ from parcost_formats.tools.collector import (
     digits,
 )
 from parcost_formats.tools.command_keys import CommandKeys
+from parcost_formats.tools.data_types import SIZES_WITH_FP16
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.maxtext_command import is_command, read_command
@@ -115,10 +116,6 @@ def _batch(found: SettingCollector, layout: MaxTextLayout) -> None:
     found.copy("num_vocab_tiling", "training.loss_chunks")
 
 
-_KINDS = {"float32": "4 B", "bfloat16": "2 B", "float16": "2 B", "fp32": "4 B", "bf16": "2 B"}
-_SIZES = {"4 B": 4, "2 B": 2}
-
-
 def _precision(found: SettingCollector) -> None:
     """Read the data types of products, weights, gradients and Adam's state."""
     narrow = found.value("quantization", "")
@@ -127,14 +124,14 @@ def _precision(found: SettingCollector) -> None:
         found.ask(
             "precision", f"there is no precision recipe for `{narrow}`", answers, "quantization"
         )
-    compute = found.word("dtype", {name: name for name in _KINDS})
-    weights = found.word("weight_dtype", _KINDS) or "4 B"
-    gradients = found.word("grad_dtype", _KINDS) or "4 B"
+    compute = found.word("dtype", SIZES_WITH_FP16)
+    weights = found.word("weight_dtype", SIZES_WITH_FP16) or "4 B"
+    gradients = found.word("grad_dtype", SIZES_WITH_FP16) or "4 B"
     moment = weights
     if found.value("mu_dtype", "") not in ("", "None"):
-        moment = found.word("mu_dtype", _KINDS) or weights
-    optimizer = f"{_SIZES[moment] + _SIZES[weights]} B"
-    if compute in ("float32", "fp32"):
+        moment = found.word("mu_dtype", SIZES_WITH_FP16) or weights
+    optimizer = f"{int(moment[0]) + int(weights[0])} B"
+    if compute == "4 B":
         base, usual = "fp32", {"weights": "4 B", "gradients": "4 B", "optimizer": "8 B"}
     elif weights == "2 B":
         base, usual = "bf16_pure", {"weights": "2 B", "gradients": "2 B", "optimizer": "4 B"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from parcost_formats.tools.collector import SettingCollector
+from parcost_formats.tools.data_types import SIZES_WITH_FP16
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.update_traffic import COUNTED, NORM_OF_CAST, count_update_traffic
 
@@ -96,7 +97,7 @@ def _of_plugin(found: SettingCollector) -> None:
 
 def _states(found: SettingCollector, recipe: str) -> None:
     """Read the data types of optimizer state, fp32 by default."""
-    prefix, sizes = "optim.config.", table("nemo")["sizes"]
+    prefix, sizes = "optim.config.", {**SIZES_WITH_FP16, "uint8": "1 B"}
     if not found.switch(f"{prefix}use_precision_aware_optimizer"):
         return
     names = ("main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
@@ -107,7 +108,7 @@ def _states(found: SettingCollector, recipe: str) -> None:
     if not stated or strange:
         return
     total = 4 * (len(names) - len(stated))
-    total += sum(sizes[str(found.value(key)).lower()] for key in stated)
+    total += sum(int(sizes[str(found.value(key)).lower()][0]) for key in stated)
     found.set(f"precision {_LABEL} extends {recipe}.optimizer", f"{total} B", stated[-1])
     found.assume("training.precision", _LABEL, "base recipe, changed by this file")
 

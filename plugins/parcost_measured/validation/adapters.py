@@ -15,11 +15,12 @@ from typing import Any
 from attrs import Factory, frozen
 
 from parcost_measured.validation.rows import FineTuning, RunRow, UnmodelledError
+from parcost_plugins.vocabulary.adapters import LAYER_TARGETS
 
 _TABLE: Mapping[str, Any] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
 )
-TARGETS = ("query", "key", "value", "output", "gate", "up", "down", "head")
+TARGETS = (*LAYER_TARGETS, "head")
 #: Attributes of the block `adapters`, in the order of a study.
 ATTRIBUTES = (
     *("rank", *TARGETS, "fused", "dropout"),

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from attrs import evolve, field, frozen
 
+from parcost import spec_text
 from parcost_measured.validation import adapters
 from parcost_measured.validation.frameworks import (
     Profile,
@@ -133,7 +134,7 @@ def _number(value: float | None) -> Value:
 
 
 def _on(value: bool | None) -> Value:
-    return None if value is None else "on" if value else "off"
+    return None if value is None else str(spec_text(value))
 
 
 def _flag_above(value: float | None, least: float) -> Value:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Literal
 
-from parcost import Check, Study, block_name, hookimpl
+from parcost import Check, Study, block_name, hookimpl, spec_text
 from parcost.numeric import is_array
 from parcost_plugins.frameworks.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, Training
@@ -15,7 +15,6 @@ from parcost_plugins.vocabulary.neighbours import next_to
 from parcost_plugins.vocabulary.offers import (
     Target,
     holds,
-    switch_text,
     target_of,
     value_texts,
     values_of,
@@ -56,7 +55,7 @@ def _age_check(study: Study, framework: Framework) -> Iterator[Check]:
 
 
 def _feature_check(study: Study, framework: Framework, offer: Offer, target: Target) -> Check:
-    value = switch_text(getattr(target.block, target.name))
+    value = spec_text(getattr(target.block, target.name))
     origin = study.origin(offer, "values")
     known = ", ".join(f"`{text}`" for text in value_texts(offer)) or "none"
     notes = [f"it supports {known}" + (f"; {offer.since}" if offer.since else "")]

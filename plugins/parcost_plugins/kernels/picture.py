@@ -6,13 +6,12 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from math import log
 from typing import Any
 
-from parcost import Chart, Outcome, Study, formula, hookimpl
+from parcost import PASS_NAMES, Chart, Outcome, Study, formula, hookimpl
 from parcost.numeric import is_array
 from parcost_plugins.kernels.operator_times import operators_by_type
 from parcost_plugins.kernels.rates import KernelMachine, matmul, result_traffic, sizes
 from parcost_plugins.vocabulary import Gemm, KernelChoice
 
-_PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
 _WIDER = 4.0  # than the products reach, the roof on both sides
 _NARROWEST, _HEIGHT = 480.0, 320.0  # width in pixels for placing names without overlap
 _LETTER, _LINE, _DOT = 5.6, 12.0, 5.0  # pixels: of a letter, a line, and half of a point
@@ -66,7 +65,7 @@ def _points(study: Study) -> Iterator[dict[str, Any]]:
         yield {
             "kind": "product",
             "called": gemm.name,
-            "pass_": _PASSES.get(gemm.pass_, gemm.pass_),
+            "pass_": PASS_NAMES.get(gemm.pass_, gemm.pass_),
             "peak": peak,
             "at": intensity,
             "intensity": (intensity, ""),

@@ -21,6 +21,8 @@ Holding = Literal["trained", "frozen", "quantized"]
 
 #: FLOPs of training over those of forward, where weights are trained.
 TRAINED_PASSES = 3.0
+#: The matrices of a layer that may have an adapter; the head is beside them.
+LAYER_TARGETS = ("query", "key", "value", "output", "gate", "up", "down")
 
 
 @block("quantization", label="required")

@@ -21,9 +21,8 @@ from parcost import (
     string,
     word,
 )
+from parcost_plugins.vocabulary.hardware import DENSITY
 from parcost_plugins.vocabulary.link_rates import link_rate
-
-_DENSITY = {"dense": 1.0, "sparse": 0.5}
 
 
 @block("pipeline", label="required")
@@ -169,7 +168,7 @@ class Estimate:
         FLOPS,
         default=None,
         positive=True,
-        qualifiers=_DENSITY,
+        qualifiers=DENSITY,
         must_qualify=True,
         doc="matrix peak of a device",
     )

@@ -33,7 +33,7 @@ from parcost_plugins.vocabulary.attention import AttentionTable
 from parcost_plugins.vocabulary.link_rates import DIRECTIONS, link_rate
 from parcost_plugins.vocabulary.tuning import GENERATIONS, Tuning
 
-_DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
+DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
 
 
 def _matrix_peak(type_: str) -> Any:
@@ -42,7 +42,7 @@ def _matrix_peak(type_: str) -> Any:
         FLOPS,
         default=None,
         positive=True,
-        qualifiers=_DENSITY,
+        qualifiers=DENSITY,
         must_qualify=True,
         doc=f"matrix peak in {type_}",
     )

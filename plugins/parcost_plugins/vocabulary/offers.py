@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from parcost import Mask, block_type
+from parcost import Mask, block_type, spec_text
 from parcost_plugins.vocabulary.framework import Framework, Offer
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.training import Training
@@ -58,16 +58,11 @@ def holds(study: Study, offer: Offer, value: Any, kind: str) -> Mask:
         return True
     held: Mask = False
     for one in values_of(offer, kind):
-        held = held | (switch_text(value) == one)
+        held = held | (spec_text(value) == one)
     if offer.beyond == "any":
         return held
     unaffected: Mask = getattr(study[Layout], offer.beyond) <= 1
     return held | unaffected
-
-
-def switch_text(value: Any) -> Any:
-    """Return a bool as "on" or "off", any other value unchanged."""
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
 def has(study: Study, attribute: str, value: Value) -> bool:

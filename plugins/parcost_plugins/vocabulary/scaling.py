@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from parcost import BYTES, FLOP, FLOPS, ONE, SECONDS, Real, block, fraction, integer, quantity
+from parcost_plugins.vocabulary.hardware import DENSITY
 from parcost_plugins.vocabulary.link_rates import link_rate
-
-_DENSITY = {"dense": 1.0, "sparse": 0.5}
 
 
 @block("scaling_law", label="required")
@@ -44,7 +43,7 @@ class BatchScaling:
     peak: Real = quantity(
         FLOPS,
         positive=True,
-        qualifiers=_DENSITY,
+        qualifiers=DENSITY,
         must_qualify=True,
         doc="compute of one device",
     )

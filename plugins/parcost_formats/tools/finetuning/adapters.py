@@ -15,11 +15,11 @@ from parcost_formats.tools.collector import SettingCollector, digits
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.unsupported import unsupported_message
+from parcost_plugins.vocabulary.adapters import LAYER_TARGETS
 
 BLOCK = "adapters"
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _BASES = "only a base in NF4 or 16 bits is supported"
-_EVERY = ("query", "key", "value", "output", "gate", "up", "down")
 
 
 def trains_adapters(values: Mapping[str, Any], rules: Mapping[str, Any]) -> bool:
@@ -131,13 +131,13 @@ def _read_targets(found: SettingCollector, rules: Mapping[str, Any], model: str)
         for target in targets:
             state = "on" if (usual if on is None else on) else "off"
             found.set_or_assume(key, f"{BLOCK}.{target}", state, why)
-    left = [target for target in _EVERY if not found.has(f"{BLOCK}.{target}")]
+    left = [target for target in LAYER_TARGETS if not found.has(f"{BLOCK}.{target}")]
     if not left:
         return
     every = next((key for key in own.get("every", ()) if found.switch(key)), "")
     key = every or next((one for one in own["targets"] if one in found), "")
     if every:
-        chosen: Sequence[str] = own.get("every_targets", _EVERY)
+        chosen: Sequence[str] = own.get("every_targets", LAYER_TARGETS)
     elif key:
         chosen = list(_targets(found, key, rules))
     elif any(fnmatchcase(model, form) for form in own.get("targets_models", ("*",))) and (
@@ -168,7 +168,7 @@ def _targets(found: SettingCollector, key: str, rules: Mapping[str, Any]) -> Ite
     known = ", ".join([*([] if own else ["all-linear"]), *modules])
     for name in names:
         if not own and name in ("all", "all-linear", "all_linear"):
-            yield from _EVERY
+            yield from LAYER_TARGETS
         elif "*" in name and rules[BLOCK].get("wildcards"):
             form = name.removeprefix("*.") if name != "*" else name
             chosen = [one for one in modules if fnmatchcase(one, form)]

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from parcost import ImportFile, Translation
 from parcost_formats.tools.collector import digits
+from parcost_formats.tools.data_types import SIZES
 from parcost_formats.tools.finetuning.adapters import BLOCK, reject_quantized_model
 from parcost_formats.tools.finetuning.job_keys import JobKeys
 from parcost_formats.tools.finetuning.llamafactory_mca import is_megatron_job, read_megatron_job
@@ -271,7 +272,7 @@ def _trl_weights(keys: TrainerKeys, *, is_trl: bool) -> tuple[str | None, str]:
     key = keys.key("dtype")
     stated = keys.found.value(key)
     if stated is not None and str(stated) != "auto":
-        return keys.found.word(key, keys.rules["dtypes"]), f"the script loads weights as {stated}"
+        return keys.found.word(key, SIZES), f"the script loads weights as {stated}"
     if is_trl and stated is None:
         return "4 B", keys.default("dtype")[1]
     return None, (
@@ -289,7 +290,7 @@ def read_swift(file: ImportFile, job: JobKeys) -> Translation:
     keys.sequence()
     key = keys.key("dtype")
     if key in found and found.value(key) != "AUTO":  # of ms-swift 2: that of the checkpoint
-        weights = found.word(key, keys.rules["dtypes"])
+        weights = found.word(key, SIZES)
         why = f"the weights are loaded as {found.value(key)}"
     elif entry:
         weights, why = "2 B", f"{version}: torch_dtype is that of the checkpoint, bfloat16"

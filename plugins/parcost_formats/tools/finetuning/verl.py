@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from parcost import ImportFile, Translation
 from parcost_formats.tools.collector import SettingCollector, digits
+from parcost_formats.tools.data_types import SIZES
 from parcost_formats.tools.file_importer import BY_HAND, error_at
 from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.finetuning.job_keys import JobKeys, reject_trainer
@@ -60,7 +61,7 @@ def read_verl(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
         ask_for_model(found, key)
     if read_adapters(found, _TABLE, key):
         kind = str(found.value(_MODEL_TYPE[is_engine], "fp32"))
-        size = {"fp32": "4 B", "float32": "4 B"}.get(kind, "2 B")
+        size = SIZES.get(kind, "2 B")
         why = f"{_VERSION}: FSDP shards frozen weights in the type of model_dtype, {kind}"
         found.assume(f"{BLOCK}.weights", size, why)
     if is_engine:
@@ -192,7 +193,7 @@ def _read_ulysses(found: SettingCollector, key: str) -> None:
 def _read_types(found: SettingCollector, key: str) -> None:
     """Read the data types: fp32 weights with bf16 GEMMs, unless *key* has another type."""
     kind = str(found.value(key, "fp32"))
-    if kind in ("fp32", "float32"):
+    if SIZES.get(kind) == "4 B":
         why = f"{_VERSION}: matrix products in bf16, weights and reductions in fp32"
         found.use("precisions.bf16_fsdp", why=why)
     elif kind in ("bf16", "bfloat16") and not found.has(f"{BLOCK}.rank"):

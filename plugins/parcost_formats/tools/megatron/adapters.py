@@ -18,6 +18,7 @@ from parcost_formats.tools.collector import SettingCollector
 from parcost_formats.tools.drafts import Draft, Option, digits
 from parcost_formats.tools.python_code import Cell, Entity, UnreadValue
 from parcost_formats.tools.tables import table
+from parcost_plugins.vocabulary.adapters import LAYER_TARGETS
 
 BLOCK = "adapters"
 #: Functions of a recipe that make adapters by the name of their class.
@@ -27,7 +28,6 @@ _CLASS = "class"
 _KINDS = ("_target_", "type", "peft_scheme")  # keys with the class
 _SECTION = "peft"  # of a file that names no class
 _NAMES = {"rank": "dim"}
-_TARGETS = ("query", "key", "value", "output", "gate", "up", "down")
 _OF_MLP = {"gate", "up", "down"}
 #: Beginnings of entries whose models have experts.
 _MIXTURES = tuple(f"catalog.models.{one}" for one in table("hub")["mixtures"])
@@ -245,7 +245,7 @@ def _set_targets(
             what = "a pattern of modules" if "*" in name else f"the module `{name}`"
             draft.problem(place, f"{what} is not read", f"known: {', '.join(modules)}")
         chosen += modules.get(name, ())
-    for target in _TARGETS:
+    for target in LAYER_TARGETS:
         draft.set(f"{BLOCK}.{target}", "on" if target in chosen else "off", place, why)
     return chosen
 

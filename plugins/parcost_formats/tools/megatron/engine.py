@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from parcost_formats.tools.data_types import SIZES
 from parcost_formats.tools.deepspeed_keys import ADAM
 from parcost_formats.tools.drafts import Option
 from parcost_formats.tools.file_importer import FileError
@@ -71,7 +72,7 @@ def _engine_options(
 
 def _recipe(stage: int, values: Mapping[str, Any]) -> str:
     """Return the precision recipe of a ZeRO stage, by the data type that sums gradients."""
-    is_summed = str(values.get("data_types.grad_accum_dtype", "")) in ("fp32", "float32")
+    is_summed = SIZES.get(str(values.get("data_types.grad_accum_dtype"))) == "4 B"
     if stage >= 2:
         return "bf16" if is_summed else "bf16_zero"
     return "bf16_deepspeed" if stage == 0 or is_summed else "bf16_zero"

@@ -22,6 +22,7 @@ from parcost import (
     block_type,
     percent,
     record,
+    spec_text,
 )
 from parcost.numeric import all_of, array_kind
 from parcost_plugins.analysis.anchors.causes import (
@@ -286,8 +287,7 @@ def _adapters(study: Study) -> Mapping[str, str]:
 
 def _text(value: Any) -> str:
     """Return a value as text of a spec."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
+    value = spec_text(value)
     return f"{value:.12g}" if isinstance(value, int | float) else str(value)
 
 
