@@ -355,3 +355,25 @@ def test_sequences_that_are_not_packed_may_be_shorter(more: str, is_listed: bool
     listed = [one.name for one in found.missing]
     assert ("packed_sequence.packed_sequence_size" in listed) == is_listed
     assert not read(RECIPE).missing
+
+
+def test_a_benchmark_has_full_sequences_and_asks_for_the_devices_of_a_node() -> None:
+    """Its class repeats steps of the training recipe; it was rejected as an unknown recipe."""
+    text = RECIPE.replace("TrainFinetuneRecipe", "BenchmarkingRecipe").replace(
+        "packed_sequence:\n  packed_sequence_size: 4096\n",
+        "dataset:\n  seq_len: 2048\nbenchmark:\n  num_nodes: 4\n  warmup_steps: 5\n",
+    )
+    found = read(text)
+    assert settings(found)["training.sequence"] == "2048"
+    assert not any("without packing" in one.reason for one in found.missing)
+    (question,) = [one for one in found.questions if one.attribute == "cluster.devices"]
+    assert "there are 4 nodes" in question.reason
+    assert question.answers == ("--set cluster.devices=32",)
+    plain = read(text.replace("BenchmarkingRecipe", "TrainFinetuneRecipe"))
+    assert any("without packing" in one.reason for one in plain.missing)
+
+
+def test_a_gate_of_a_benchmark_routes_evenly() -> None:
+    backend = "model:\n  backend: {dispatcher: deepep, fake_balanced_gate: true}\n"
+    text = RECIPE.replace("model:\n", backend).replace("pp_size: 4", "ep_size: 4")
+    assert settings(read(text))["routing.distribution"] == "uniform"

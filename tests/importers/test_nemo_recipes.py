@@ -134,6 +134,25 @@ def test_an_argument_of_a_script_of_nemo_2_raises_a_question() -> None:
     assert asked == {"cluster.devices", "layout.tp"}
 
 
+def test_an_option_of_a_script_of_nemo_2_has_its_default() -> None:
+    """Options that the file declares were unknown; a training in `pretrain_recipe` was rejected."""
+    parser = "    main(argparse.ArgumentParser().parse_args())\n"
+    own = (
+        "    parser = argparse.ArgumentParser()\n"
+        '    parser.add_argument("--nodes", type=int, default=3)\n'
+        '    parser.add_argument("--tp", type=int)\n    main(parser.parse_args())\n'
+    )
+    text = SCRIPT.replace(parser, own)
+    named = text.replace("main(", "pretrain_recipe(").replace(
+        "    llm.train", "    return llm.train"
+    )
+    for one in (text, named):
+        found = script(one)
+        assert settings(found)["cluster.devices"] == "3 * 8"
+        assert "`nodes` has this default in the file" in assumptions(found)["cluster.devices"]
+        assert not found.questions
+
+
 def test_a_script_of_nemo_2_that_trains_twice_is_an_error() -> None:
     call = SCRIPT[SCRIPT.index("    llm.train(") : SCRIPT.index("if __name__")]
     (problem,) = script(SCRIPT.replace(call, call + call)).problems

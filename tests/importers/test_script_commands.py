@@ -69,3 +69,41 @@ def test_commands_of_one_variable_are_chosen_by_their_own_lines(run_command: Run
         assert found.code == 0
         assert re.search(rf"tp += {degree}\b", found.out)
     assert run_command("check", "run.sh:2", files={"run.sh": text}).code == 2
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    ["bcprun -p 8 --env 'A=1' -c '{}'", "script -q -c '{}' log.txt", "su user -c '{}'"],
+)
+def test_an_option_of_a_launcher_may_have_the_command(run_command: Run, launcher: str) -> None:
+    """The file was rejected as one without arguments of Megatron-LM."""
+    command = f"python pretrain_gpt.py {ARGUMENTS}"
+    done = run_command("import", "run.sh", files={"run.sh": f"{launcher.format(command)}\n"})
+    expected = run_command("import", "run.sh", files={"run.sh": f"{command}\n"})
+    assert done.code == expected.code == 0
+    assert done.out == expected.out
+
+
+@pytest.mark.parametrize("binding", ["-N 0 -m 0", "-N1 -l", "--cpunodebind=0 --membind 0"])
+def test_a_binding_of_numactl_states_no_nodes(run_command: Run, binding: str) -> None:
+    """``-N 0`` was read as no nodes: `devices` must be at least 1."""
+    command = f"torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py {ARGUMENTS}\n"
+    done = run_command("import", "run.sh", files={"run.sh": f"numactl {binding} {command}"})
+    assert done.code == 0, done.out + done.err
+    assert "devices = 16" in done.out
+
+
+def test_a_job_without_a_model_names_the_file_that_may_set_it(run_command: Run) -> None:
+    """The unset array was called a misspelled key, and stood in the value of the flag before it."""
+    script = (
+        'source "models/one.sh"\ntorchrun --nnodes 1 --nproc_per_node 8 pretrain_gpt.py '
+        "${MODEL_ARGS[@]} --seq-length 512 --micro-batch-size 1 --global-batch-size 8 --bf16 "
+        "--tensor-model-parallel-size 2 ${MORE[@]}\n"
+    )
+    options = ["--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"]
+    done = run_command("eval", "run.sh", *options, files={"run.sh": script})
+    assert "missing: `training.model`" in done.err
+    assert "`${MODEL_ARGS[@]}` may have arguments: `MODEL_ARGS` is not set" in done.err
+    assert "`source models/one.sh` in line 1 may set it, but is not available" in done.err
+    assert "misspelled" not in done.err
+    assert "`layout.tp`" not in done.err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from attrs import evolve, field
 
@@ -11,6 +11,7 @@ from parcost.binding.modules import Module, label_of
 from parcost.contract.importers import (
     ForeignSource,
     ImportedBlock,
+    ImportedKey,
     ImportedValue,
     Importer,
     ImportQuestion,
@@ -27,6 +28,7 @@ from parcost_formats.imports.translation import ImportedFile, list_names
 
 _LACKING = {"missing-block", "missing-attribute"}
 _QUESTION = "import-question"
+_MOST_NOTES = 3  # about variables of a script
 
 
 @frozen(slots=False, eq=False)
@@ -43,7 +45,7 @@ class ToolSource(ForeignSource):
     unknown: Sequence[ImportQuestion] = field(default=(), repr=False)
     others: Sequence[ToolSource] = field(default=(), repr=False)
     spec: str = field(default="", repr=False)
-    strange: Sequence[str] = field(default=(), repr=False)
+    strange: Sequence[ImportedKey] = field(default=(), repr=False)
 
     def remark(self, offset: int) -> str:
         """Return a note with the attribute that was read at *offset*, or ""."""
@@ -95,11 +97,11 @@ class ToolSource(ForeignSource):
             if one.id not in _LACKING and not (one.id == "unknown-name" and _is_within(one, self))
         ]
         names = ", ".join(f"`{path}`" for path in lacking)
-        strange = list_names(one for file in (self, *self.others) for one in file.strange)
+        strange = [one for file in (self, *self.others) for one in file.strange]
         found = Diagnostic(
             "import-incomplete",
             f"`{self.name}` is not a complete job; missing: {names}",
-            notes=(f"not in parcost's table, so perhaps misspelled: {strange}",) if strange else (),
+            notes=tuple(_notes_about(strange)),
             place=self.name,
             help="add options such as " + " ".join(dict.fromkeys(lacking.values())),
         )
@@ -120,6 +122,16 @@ class ToolSource(ForeignSource):
             f"{option} {self.name}`",
         )
         return SpecError([one for one in error.diagnostics if one.id not in _LACKING] + [part])
+
+
+def _notes_about(keys: Sequence[ImportedKey]) -> Iterator[str]:
+    """Yield notes about unknown keys, and about variables of a script that may hold some."""
+    words = [one for one in keys if one.name.startswith(("$", "`"))]
+    plain = [one.name for one in keys if one not in words]
+    if plain:
+        yield f"not in parcost's table, so perhaps misspelled: {list_names(plain)}"
+    for one in words[:_MOST_NOTES]:
+        yield f"`{one.name}` may have arguments: {one.reason}"
 
 
 def _exact(question: ImportQuestion, source: ToolSource) -> ImportQuestion:

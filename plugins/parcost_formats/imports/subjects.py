@@ -146,11 +146,11 @@ def is_key(name: str, keys: Collection[str]) -> bool:
     return bool(_sections(frozenset(keys)).match(plain))
 
 
-def strange_keys(importer: Importer, translation: Translation) -> Iterator[str]:
+def strange_keys(importer: Importer, translation: Translation) -> Iterator[ImportedKey]:
     """Yield the unknown keys that a file has and no list of its tool."""
     keys = frozenset(importer.keys)
-    names = (one.name for one in translation.unknown if one.end)
-    return (name for name in names if keys and not is_key(name, keys))
+    found = (one for one in translation.unknown if one.end)
+    return (one for one in found if keys and not is_key(one.name, keys))
 
 
 def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 
 from parcost import Importer, ImportFile, Translation, hookimpl
 from parcost_formats.tools.collector import (
@@ -20,6 +21,7 @@ from parcost_formats.tools.finetuning.adapters import BLOCK, read_adapters
 from parcost_formats.tools.hub import read_attention, read_hub_model
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.needs import ask_for_devices
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.unsupported import find_unsupported_features
 
@@ -46,6 +48,9 @@ _SIZES = tuple(
 )
 _MOVED = {"distributed_config": _MESH, "autopipeline": f"{_MESH}pipeline."}
 _NONE = ("none", "None", "null", None)
+#: Recipes that train; the second repeats steps of the first with batches of full sequences.
+_TRAINING = "TrainFinetuneRecipeForNextTokenPrediction"
+_BENCHMARK = "BenchmarkingRecipeForNextTokenPrediction"
 
 
 class Automodel(JobImporter):
@@ -126,6 +131,12 @@ def _model(found: SettingCollector) -> str:
     return ""
 
 
+def _is_benchmark(found: SettingCollector) -> bool:
+    """Return whether the recipe repeats steps with batches of full sequences."""
+    names = (found.value(key) for key in ("recipe", "recipe._target_"))
+    return any(str(name).endswith(_BENCHMARK) for name in names)
+
+
 def _size(found: SettingCollector, name: str) -> int | None:
     """Return the size of a mesh axis; None if the launcher determines it."""
     key = f"{_MESH}{name}"
@@ -148,8 +159,12 @@ def _layout(found: SettingCollector) -> int:
         found.assume("cluster.devices", count, "the product of the sizes of the mesh")
     else:
         nodes, each = (found.whole(f"slurm.{one}") for one in ("nodes", "ntasks_per_node"))
+        machines = found.whole("benchmark.num_nodes") if _is_benchmark(found) else None
         if nodes and each:
             found.set("cluster.devices", digits(nodes * each), "slurm.ntasks_per_node")
+        elif machines is not None:
+            why = "the file does not state the devices of a node"
+            ask_for_devices(partial(found.ask, option="benchmark.num_nodes"), why, (), machines)
     _strategy(found, sizes["dp"], cp)
     if tp > 1:
         key = f"{_MESH}sequence_parallel"
@@ -246,7 +261,8 @@ def _batch(found: SettingCollector, stages: int) -> None:
     for key in ("packed_sequence.packed_sequence_size", "dataset.seq_length", "dataset.seq_len"):
         if key in found and found.value(key) != 0:
             found.copy(key, "training.sequence")
-            if not key.startswith("packed") and found.value("dataset.padding") != "max_length":
+            full = key.startswith("packed") or found.value("dataset.padding") == "max_length"
+            if not full and not _is_benchmark(found):
                 reason = f"without packing, `{key}` is only the maximum length"
                 found.lack("packed_sequence.packed_sequence_size", reason, "")
             break
@@ -289,7 +305,6 @@ def _precision(found: SettingCollector) -> None:
 
 
 #: components/loss: losses that hold all logits.
-_RECIPE = "TrainFinetuneRecipeForNextTokenPrediction"
 _PLAIN_LOSSES = ("MaskedCrossEntropy", "TEParallelCrossEntropy", "CrossEntropyLoss")
 
 
@@ -367,10 +382,14 @@ def _rest(found: SettingCollector) -> None:
         kind = found.copy_word(sends, words, "routing.dispatcher")
         if kind is None and found.switch(old):
             found.set("routing.dispatcher", "deepep", old)
+        if found.switch(even := "model.backend.fake_balanced_gate"):
+            found.set("routing.distribution", "uniform", even)
     read_attention(found, "model.attn_implementation")
     for key in ("recipe", "recipe._target_"):
-        if not isinstance(name := found.value(key, _RECIPE), dict) and _RECIPE not in str(name):
-            found.problem(key, f"the recipe `{str(name)[:60]}` is not known", f"known: {_RECIPE}")
+        name = found.value(key, _TRAINING)
+        if not isinstance(name, dict) and not str(name).endswith((_TRAINING, _BENCHMARK)):
+            message = f"the recipe `{str(name)[:60]}` is not known"
+            found.problem(key, message, f"known: {_TRAINING}, {_BENCHMARK}")
     loss = "loss_fn._target_"
     kind = str(found.value(loss, _PLAIN_LOSSES[0])).rpartition(".")[2]
     if kind not in _PLAIN_LOSSES:

@@ -17,6 +17,8 @@ from parcost_formats.tools.python_code import (
     Entity,
     Follower,
     UnreadValue,
+    option_defaults,
+    option_of,
 )
 from parcost_formats.tools.python_values import (
     DottedName,
@@ -68,6 +70,8 @@ def read_nemo_recipe(
         follower = Follower(python.tree, _NeMoLibrary(python, neighbor), {})
         recipe = _select_recipe(python, follower, name)
         made = follower.call_function(recipe, {})
+        if not isinstance(made, Entity) and (job := _follow_training(python, neighbor)):
+            made = job
         if not isinstance(made, Entity):
             why = made.why if isinstance(made, UnreadValue) else "it returns no configuration"
             start, _ = python.place(recipe)
@@ -75,11 +79,14 @@ def read_nemo_recipe(
     entries: dict[str, JsonEntry] = {}
     unread: dict[str, str] = {}
     assumed: dict[str, str] = {}
+    options = option_defaults(python.tree) or {}
     for key, cell in _flatten("", made):
         value = cell.value
         start, end = python.place(cell.node)
         if cell.why:
             assumed[key] = cell.why
+        elif option := option_of(cell.node, options):
+            assumed[key] = f"`{option}` has this default in the file"
         if isinstance(value, UnreadValue):
             unread[key] = value.why
         known = None if isinstance(value, UnreadValue) else value
@@ -93,6 +100,11 @@ def _follow_script(python: PythonText, neighbor: Callable[[str], str | None]) ->
     """Return the object that a script without recipes passes to the training function, or None."""
     if any(isinstance(one, Function) and _is_recipe(one) for one in python.tree.body):
         return None
+    return _follow_training(python, neighbor)
+
+
+def _follow_training(python: PythonText, neighbor: Callable[[str], str | None]) -> Entity | None:
+    """Return the object that a script passes to the training function, or None."""
     library = _ScriptLibrary(python, neighbor)
     follower = Follower(python.tree, library, {"__name__": "__main__"})
     follower.run_file(python.tree, lambda _: False)
@@ -254,6 +266,7 @@ class _NeMoLibrary(CodeLibrary):
         self._python = python
         self._neighbor = neighbor
         self._imports = _imports(python.tree)
+        self.options = option_defaults(python.tree) or {}
         self.started: list[Entity] = []
 
     def call(self, follower: Follower, call: CodeCall) -> Any:

@@ -24,7 +24,7 @@ from parcost_formats.tools.shell.scripts import (
 from parcost_formats.tools.tables import is_ignored, table
 
 _EMPTY = re.compile(r"""[ \t=]*["']?\$\{?([A-Za-z_]\w*|\d+)(?=[}\s"']|$)""")
-_MANY_WORDS = re.compile(r"\$\{?\w+\}?|\$\(.*\)|`.*`", re.DOTALL)
+_MANY_WORDS = re.compile(r"\$\{?\w+(?:\[[@*]\])?\}?|\$\(.*\)|`.*`", re.DOTALL)
 _OF_ROCM = re.compile(r"\b(?:HSA_|RCCL_|HIP_|HIPBLAS|TE_HIPBLASLT|NVTE_CK_)|\brocm\b")
 _Namer: TypeAlias = "Callable[[str], str]"
 _CLOSE = 20  # number of unknown flags with a suggestion

@@ -48,6 +48,12 @@ _READERS = {*SHELLS, "sbatch", "ssh", "qsub", "bsub"}
 _UNREAD = re.compile(r"[$`?*]")
 #: Commands whose first word that is a script is started.
 _STARTERS = {"srun", "mpirun", "mpiexec", "numactl", "singularity", "apptainer"}
+#: Options whose value is a command line: of NVIDIA Base Command, `script` and `su`.
+_COMMAND_OPTIONS: Mapping[str, Sequence[str]] = {
+    "bcprun": ("-c", "--cmd"),
+    "ngc": ("--commandline",),
+    **dict.fromkeys(("script", "su", "runuser", "flock"), ("-c",)),
+}
 _WRITTEN_FILE = f"${{{FILE_PREFIX}"  # of a file that branches write
 _DEEPEST_CALL = 30
 _COMPARED = 2  # pieces whose reading takes as long as to compare a file with a command
@@ -434,14 +440,16 @@ def _is_option(word: ShellToken) -> bool:
 def _find_wrapper(key: str, fields: Sequence[list[Piece]]) -> list[Piece] | None:
     """Return the option whose value is a command line, of ``sbatch`` and similar programs.
 
-    ``--command`` is of xpk, gcluster and ``gcloud ... ssh``. Its value has several words.
+    ``--command`` is of xpk, gcluster and ``gcloud ... ssh``. Its value has several words, as that
+    of the options in `_COMMAND_OPTIONS`.
     """
+    options = ("--command", *_COMMAND_OPTIONS.get(key, ()))
     for at, value in enumerate(fields):
         name, equals, own = text_of(value).partition("=")
         if name == "--wrap" and key == "sbatch":
             return value
         following = fields[at + 1] if at + 1 < len(fields) else []
-        if name == "--command" and " " in (own if equals else text_of(following)).strip():
+        if name in options and " " in (own if equals else text_of(following)).strip():
             return value
     return None
 

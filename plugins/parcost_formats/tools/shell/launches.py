@@ -29,6 +29,9 @@ _TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _COUNTS = ("nnodes", "nproc-per-node")
 _LIKE = 0.75  # of the letters of an option, in order
 _ATTACHED = re.compile(r"(-[NnG])(\d{1,8})")  # a short option with its value
+#: Options of numactl without a value, and short ones with theirs: ``-N0``.
+_SWITCHES_OF_NUMACTL = ("-l", "--localalloc", "-a", "--all", "-b", "--balancing", "-H", "-s")
+_SHORT_WITH_VALUE = re.compile(r"-[A-Za-z].+")
 _ELASTIC = re.compile(r"(--nnodes=|)(\d{1,8}):(\d{1,8})")
 #: A command that prints the path of a file of Python.
 _PRINTED = re.compile(r"\$\(\s*python3?\s.*\.py\b", re.DOTALL)
@@ -79,8 +82,28 @@ def open_words(words: Sequence[ShellField]) -> Sequence[ShellField]:
     for word in words:
         inner = " --" in word.text and not word.text.startswith("--")
         found += split_words(word) if inner else [word]
+    found = _without_binding(found)
     counts = _misspellings_of_counts(found)
     return [one for place in range(len(found)) for one in _plain_counts(found, place, counts)]
+
+
+def _without_binding(words: Sequence[ShellField]) -> list[ShellField]:
+    """Return the words without the options of ``numactl``, whose ``-N 0`` is no number of nodes.
+
+    >>> from parcost_formats.tools.shell.scripts import read_script
+    >>> (call,) = read_script("numactl -N 0 --membind=0 torchrun --nnodes 2 a.py").commands
+    >>> [word.text for word in open_words(call.words)]
+    ['numactl', 'torchrun', '--nnodes', '2', 'a.py']
+    """
+    bases = [word.text.rpartition("/")[2] for word in words]
+    if "numactl" not in bases:
+        return list(words)
+    start = end = bases.index("numactl") + 1
+    while end < len(words) and words[end].text.startswith("-"):
+        text = words[end].text
+        whole = "=" in text or text in _SWITCHES_OF_NUMACTL or _SHORT_WITH_VALUE.fullmatch(text)
+        end += 1 if whole else 2
+    return [*words[:start], *words[end:]]
 
 
 def _plain_counts(
