@@ -34,7 +34,7 @@ def main() -> None:
     budget = options.parse_args().budget
     import parcost
     from parcost.search.layout_search import search_layouts
-    from parcost_plugins.vocabulary.partition import cut_text, layers
+    from parcost_plugins.physics.partition import cut_text, layers
 
     (scenario,) = parcost.load_text(SPEC)
     start, used = perf_counter(), process_time()

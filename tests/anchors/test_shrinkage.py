@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost_plugins.vocabulary.shrinkage import (
+from parcost_plugins.physics.shrinkage import (
     Spread,
     disagree,
     leave_one_out,

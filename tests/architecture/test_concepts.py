@@ -52,7 +52,7 @@ CONCEPTS = [
     ("a config.json of Hugging Face", f"{FORMATS}/tools/huggingface/model.py", "class Config"),
     ("keys of DeepSpeed", f"{FORMATS}/tools/tables/deepspeed.toml", "zero_optimization"),
     ("fused attention", f"{PLUGINS}/kernels/attention.py", "def core"),
-    ("sliding windows", f"{PLUGINS}/vocabulary/attention_mask.py", "window"),
+    ("sliding windows", f"{PLUGINS}/physics/attention_mask.py", "window"),
     ("days, energy and cost of a run", f"{PLUGINS}/operations/resources.py", "energy"),
     (
         "jobs that are not supported",

@@ -55,6 +55,9 @@ def test_the_core_imports_no_plugin(path: Path) -> None:
         assert name.partition(".")[0] not in {*PACKAGES, "parcost_specs"}, name
 
 
+# What all plugins may import: blocks and records, and formulas of these.
+OPEN_TO_ALL = ("parcost_plugins.vocabulary", "parcost_plugins.physics")
+
 # Calibration reads the rows that validation reads, as the same studies, and counts the bytes of
 # the passes that the model has. Its anchors are compared as `eval` compares them, and read by the
 # importers of logs. Importers of measured runs read the rows and devices that validation reads.
@@ -80,12 +83,12 @@ BUILDS_ON = {
 
 @pytest.mark.slow
 @try_each("path", PLUGINS, ids=module)
-def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_subject(path: Path) -> None:
+def test_a_plugin_imports_parcost_and_what_is_shared_and_no_other_subject(path: Path) -> None:
     own = module(path)
     for name in imports(path):
         top = name.partition(".")[0]
         if top in PACKAGES:
-            known = {subject(own), "parcost_plugins.vocabulary", *BUILDS_ON.get(subject(own), ())}
+            known = {subject(own), *OPEN_TO_ALL, *BUILDS_ON.get(subject(own), ())}
             known |= shared_by(subject(own))
             assert subject(name) in known, name
         else:
@@ -203,11 +206,14 @@ def test_no_public_name_is_also_a_module() -> None:
     assert not modules & set(parcost.__all__)
 
 
-def test_the_vocabulary_imports_no_plugin() -> None:
+def test_the_vocabulary_imports_no_plugin_and_physics_only_the_vocabulary() -> None:
     for path in PLUGINS:
-        if subject(module(path)) == "parcost_plugins.vocabulary":
+        own = subject(module(path))
+        if own in OPEN_TO_ALL:
             others = {n for n in imports(path) if n.startswith(PACKAGES)}
-            assert {subject(n) for n in others} <= {"parcost_plugins.vocabulary"}
+            assert {subject(n) for n in others} <= {*OPEN_TO_ALL[: OPEN_TO_ALL.index(own) + 1]}, (
+                path
+            )
 
 
 def parts(path: Path) -> set[str]:

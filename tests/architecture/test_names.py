@@ -80,14 +80,14 @@ ADJECTIVES = frozenset(" ".join(_ADJECTIVES.values()).split())
 #: Names that others chose or import, by their reason.
 NAMES = {
     "data_received": "name of asyncio",
-    "freed_by_loss": "public name of the vocabulary",
+    "freed_by_loss": "public name of the shared formulas",
     "get_tokens_unprocessed": "name of Pygments",
-    "holding_of": "public name of the vocabulary",
+    "holding_of": "public name of the shared formulas",
     "launch_blocking": "name of a CUDA variable",
     "measured": "public name of the contract",
     "missing": "public name of the contract",
     "rejected": "public name of the contract",
-    "saved_by_loss": "public name of the vocabulary",
+    "saved_by_loss": "public name of the shared formulas",
     "schedule_named": "public name of the contract",
 }
 #: Beginnings of questions, which end in a participle: ``is_shared``.

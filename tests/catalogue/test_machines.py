@@ -8,7 +8,8 @@ import pytest
 
 import parcost
 import parcost_specs
-from parcost_plugins.vocabulary import Cluster, Device, slowdown
+from parcost_plugins.physics import slowdown
+from parcost_plugins.vocabulary import Cluster, Device
 
 from ..rows import mark_most, try_each
 

@@ -13,8 +13,8 @@ import pytest
 from parcost import Collective, Group, Real
 from parcost.contract.collective_formulas import explain
 from parcost.plugins.discovery import load
+from parcost_plugins.physics.exchange import AlphaBeta
 from parcost_plugins.vocabulary import Level
-from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 from ..rows import try_each
 

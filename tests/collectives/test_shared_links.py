@@ -33,8 +33,8 @@ from parcost_plugins.collectives import (
     tree,
     van_de_geijn,
 )
+from parcost_plugins.physics.exchange import torus_load
 from parcost_plugins.vocabulary import Cluster, Fabric, Layout, Level
-from parcost_plugins.vocabulary.exchange import torus_load
 
 from ..rows import try_each
 

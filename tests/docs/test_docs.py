@@ -346,10 +346,13 @@ def test_the_page_of_the_python_interface_is_current(golden: Callable[[Path, str
     golden(ROOT / "docs" / "api.md", api.api_reference())
 
 
-def test_the_page_of_the_vocabulary_is_current(golden: Callable[[Path, str], None]) -> None:
-    page = api.package_reference("parcost_plugins.vocabulary")
-    assert "### `layers`" in page
-    golden(ROOT / "docs" / "vocabulary.md", page)
+@pytest.mark.parametrize(("package", "name"), [("vocabulary", "offers_of"), ("physics", "layers")])
+def test_the_page_of_shared_functions_is_current(
+    package: str, name: str, golden: Callable[[Path, str], None]
+) -> None:
+    page = api.package_reference(f"parcost_plugins.{package}")
+    assert f"### `{name}`" in page
+    golden(ROOT / "docs" / f"{package}.md", page)
 
 
 def test_the_core_set_is_small_and_explained() -> None:

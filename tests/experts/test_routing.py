@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parcost import Study
-from parcost_plugins.vocabulary.routing import (
+from parcost_plugins.physics.routing import (
     capacity,
     distinct_groups,
     largest_of,

@@ -10,7 +10,7 @@ import pytest
 import parcost
 from parcost import Collective, Group, formula
 from parcost.contract.collective_formulas import explain
-from parcost_plugins.vocabulary.exchange import AlphaBeta
+from parcost_plugins.physics.exchange import AlphaBeta
 
 from ..rows import try_each
 

@@ -17,7 +17,7 @@ from parcost import Formula, Scenario, SpecError, Study, Work, hookimpl
 from parcost.contract.outcome import Outcome
 from parcost.plugins.discovery import load
 from parcost_plugins.frameworks.host import NAME
-from parcost_plugins.vocabulary import layers
+from parcost_plugins.physics import layers
 
 from ..rows import try_each
 

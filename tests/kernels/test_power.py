@@ -10,8 +10,8 @@ import pytest
 import parcost
 import parcost_specs
 from parcost import SpecError
+from parcost_plugins.physics.clocks import clock, has_law, held_share, power_share
 from parcost_plugins.vocabulary import Cluster, KernelChoice
-from parcost_plugins.vocabulary.clocks import clock, has_law, held_share, power_share
 
 from ..rows import try_each
 

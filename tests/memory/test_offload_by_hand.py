@@ -10,8 +10,8 @@ import pytest
 
 from parcost import Work
 from parcost_plugins.memory import offload
+from parcost_plugins.physics.stage_parameters import StageKind, stage_range
 from parcost_plugins.vocabulary import Cluster, Layout, LocalUpdates, Offload, Sharding, Training
-from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_range
 
 from ..rows import try_each
 

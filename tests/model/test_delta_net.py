@@ -10,7 +10,8 @@ import pytest
 
 import parcost
 from parcost import Scenario, Study
-from parcost_plugins.vocabulary import Stream, flops_per_token
+from parcost_plugins.physics import flops_per_token
+from parcost_plugins.vocabulary import Stream
 
 from ..rows import try_each
 

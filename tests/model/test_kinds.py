@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Study
-from parcost_plugins.vocabulary.partition import LayerKind, kinds, recomputed_layers, select_counts
+from parcost_plugins.physics.partition import LayerKind, kinds, recomputed_layers, select_counts
 
 from ..rows import try_each
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 import parcost
 from parcost import Memory, Result, Study, Work
 from parcost.engine.rules import diagnose
-from parcost_plugins.vocabulary import Training
-from parcost_plugins.vocabulary.attention_mask import (
+from parcost_plugins.physics.attention_mask import (
     attended_tokens,
     attended_tokens_of_busiest,
     attended_tokens_of_busiest_pair,
 )
-from parcost_plugins.vocabulary.context import blocks_of_keys
+from parcost_plugins.physics.context import blocks_of_keys
+from parcost_plugins.vocabulary import Training
 
 from ..rows import mark_most, try_each
 

@@ -15,7 +15,7 @@ import pytest
 
 import parcost
 from parcost.engine.rules import rules
-from parcost_plugins.vocabulary.partition import layers
+from parcost_plugins.physics.partition import layers
 
 from ..rows import try_each
 

@@ -11,8 +11,8 @@ from attrs import evolve
 from parcost import Formula, Once, Work
 from parcost_plugins.parallelism.data import shard_groups, volumes
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS
+from parcost_plugins.physics.stage_parameters import StageKind
 from parcost_plugins.vocabulary import Compression, Layout, LocalUpdates, Sharding, Training
-from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 RANKS = {"inside": 4.0, "across": 3.0}
 

@@ -9,7 +9,7 @@ import pytest
 import parcost
 from parcost import Diagnostic, Edge, Op, PipelineShape, Schedule, Study, load_text
 from parcost.engine.rules import diagnose, rules
-from parcost_plugins.vocabulary import layers
+from parcost_plugins.physics import layers
 
 from ..rows import try_each
 

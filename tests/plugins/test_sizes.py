@@ -9,7 +9,7 @@ import pytest
 import parcost
 from parcost import SpecError
 from parcost_plugins.calculators.networks.sharing import ActiveFlow, finish
-from parcost_plugins.vocabulary.neighbours import all_divisors, divisors
+from parcost_plugins.physics.neighbours import all_divisors, divisors
 
 from ..rows import try_each
 

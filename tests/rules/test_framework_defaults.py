@@ -6,8 +6,8 @@ import pytest
 
 import parcost
 from parcost import Study
-from parcost_plugins.vocabulary import run_choices
-from parcost_plugins.vocabulary.context import algorithm
+from parcost_plugins.physics import run_choices
+from parcost_plugins.physics.context import algorithm
 
 from ..rows import try_each
 

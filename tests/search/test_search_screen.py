@@ -15,7 +15,8 @@ import parcost
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
 from parcost_apps.cli import main
-from parcost_plugins.vocabulary import Cluster, memory_limits
+from parcost_plugins.physics import memory_limits
+from parcost_plugins.vocabulary import Cluster
 
 from ..rows import mark_most
 

@@ -28,8 +28,8 @@ from parcost_plugins.collectives.bounds import LowerBound
 from parcost_plugins.collectives.halving_doubling import HalvingDoubling
 from parcost_plugins.collectives.hierarchical import Hierarchical
 from parcost_plugins.collectives.recursive_doubling import RecursiveDoubling
+from parcost_plugins.physics.exchange import AlphaBeta
 from parcost_plugins.vocabulary import OPERATIONS, CollectiveChoice, Transfer
-from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 from ..rows import try_each
 

@@ -9,7 +9,7 @@ import pytest
 
 from parcost import Curve
 from parcost_plugins.calculators.transfers.links import CurveLink, TransferLinks, link
-from parcost_plugins.vocabulary.exchange import AlphaBeta
+from parcost_plugins.physics.exchange import AlphaBeta
 
 from ..rows import try_each
 

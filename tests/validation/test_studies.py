@@ -14,6 +14,15 @@ from parcost import Study
 from parcost_measured.validation.rows import RunRow, UnmodelledError
 from parcost_measured.validation.study import StudyText, write
 from parcost_plugins.kernels.rates import kernel_name
+from parcost_plugins.physics.context import algorithm
+from parcost_plugins.physics.partition import layers as dealt
+from parcost_plugins.physics.run_choices import (
+    blocks_on_transfers,
+    gradient_bucket,
+    hides_gradients,
+    hides_parameters,
+    tensor_overlap,
+)
 from parcost_plugins.vocabulary import (
     Cluster,
     KernelChoice,
@@ -23,15 +32,6 @@ from parcost_plugins.vocabulary import (
     ScheduleChoice,
     Sharding,
     Training,
-)
-from parcost_plugins.vocabulary.context import algorithm
-from parcost_plugins.vocabulary.partition import layers as dealt
-from parcost_plugins.vocabulary.run_choices import (
-    blocks_on_transfers,
-    gradient_bucket,
-    hides_gradients,
-    hides_parameters,
-    tensor_overlap,
 )
 
 from ..rows import try_each

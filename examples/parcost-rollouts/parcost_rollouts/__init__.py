@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import RATE, Once, Real, Study, block, formula, hookimpl, integer, quantity
+from parcost_plugins.physics.stage_parameters import stage_kinds
 from parcost_plugins.vocabulary import Layout, Training
-from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 
 __version__ = "0.1.0"  # for `requires`, where `--plugin` adds the folder
 

@@ -17,8 +17,8 @@ from parcost_formats.tools.jobs import (
     whole,
 )
 from parcost_formats.tools.tables import table
+from parcost_plugins.physics.run_choices import gradient_bucket, hides_gradients
 from parcost_plugins.vocabulary import Adapters
-from parcost_plugins.vocabulary.run_choices import gradient_bucket, hides_gradients
 
 _TABLE = table("deepspeed")
 #: What the code of the model decides, and the file cannot.

@@ -9,6 +9,10 @@ from typing import Any
 
 from parcost import Real, SettingsProblem, SettingsWriter, Study, ToolSettings, block_name
 from parcost_formats.tools.tables import table
+from parcost_plugins.physics.context import algorithm
+from parcost_plugins.physics.partition import layers
+from parcost_plugins.physics.routing import dispatcher_of
+from parcost_plugins.physics.run_choices import saved_by_loss
 from parcost_plugins.vocabulary import (
     Cluster,
     Context,
@@ -22,10 +26,6 @@ from parcost_plugins.vocabulary import (
     Sharding,
     Training,
 )
-from parcost_plugins.vocabulary.context import algorithm
-from parcost_plugins.vocabulary.partition import layers
-from parcost_plugins.vocabulary.routing import dispatcher_of
-from parcost_plugins.vocabulary.run_choices import saved_by_loss
 
 #: Blocks of the machine, of estimates, and of questions about a run.
 OUTSIDE = (

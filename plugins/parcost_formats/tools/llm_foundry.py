@@ -20,7 +20,7 @@ from parcost_formats.tools.interpolation import resolve
 from parcost_formats.tools.job_importer import JobImporter
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.tables import is_listed, table
-from parcost_plugins.vocabulary.neighbours import all_divisors
+from parcost_plugins.physics.neighbours import all_divisors
 
 TOOL = "llm_foundry"
 _VERSION = "LLM Foundry 0.22"

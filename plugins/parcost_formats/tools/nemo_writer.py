@@ -8,7 +8,7 @@ from typing import Any
 from parcost import ToolSettings
 from parcost_formats.tools.jobs import Job, JobWriter, reasons_of, whole
 from parcost_formats.tools.tables import table
-from parcost_plugins.vocabulary.run_choices import hides_gradients, hides_parameters, tensor_overlap
+from parcost_plugins.physics.run_choices import hides_gradients, hides_parameters, tensor_overlap
 
 _TABLE = table("nemo")
 _NEEDS = (

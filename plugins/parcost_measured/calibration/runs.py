@@ -15,8 +15,8 @@ from parcost_measured.calibration.grids import MOST_AXES, Measurement, TimeGrid,
 from parcost_measured.validation.evaluation import Prediction, RowResult, write_studies
 from parcost_measured.validation.rows import Flaw, Rows, RunRow
 from parcost_measured.validation.summary import device_class, excess
+from parcost_plugins.physics.clocks import has_law, held_share
 from parcost_plugins.vocabulary import Cluster, Device, KernelChoice, Training
-from parcost_plugins.vocabulary.clocks import has_law, held_share
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,7 +14,7 @@ from attrs import frozen
 from parcost_measured.validation.intervals import COVERAGE
 from parcost_measured.validation.scores import group_by, quantile
 from parcost_measured.validation.summary import ScoredRow, device_of
-from parcost_plugins.vocabulary.shrinkage import Spread, shrink, spread_of
+from parcost_plugins.physics.shrinkage import Spread, shrink, spread_of
 
 FEWEST_JOBS = 5  # of a kind that has a spread of its own
 

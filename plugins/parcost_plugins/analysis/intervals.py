@@ -13,8 +13,8 @@ from typing import Any
 from parcost import Check, Interval, Outcome, Real, Study, block_name, formula, hookimpl
 from parcost.numeric import is_array
 from parcost_plugins.analysis.rulebook import RULES
+from parcost_plugins.physics.adapters import trains_model
 from parcost_plugins.vocabulary import Accuracy, Cluster, MemoryBudget, ObservedErrors, Training
-from parcost_plugins.vocabulary.adapters import trains_model
 
 _FIGURES = ("step_time", "memory")
 

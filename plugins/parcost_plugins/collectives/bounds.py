@@ -20,8 +20,8 @@ from typing import TypeVar
 
 from parcost import Collective, Group, Link, Real, hookimpl
 from parcost.numeric import ceil, ceil_log2, log, maximum, minimum
+from parcost_plugins.physics.exchange import exchange_links
 from parcost_plugins.vocabulary import OPERATIONS
-from parcost_plugins.vocabulary.exchange import exchange_links
 
 T = TypeVar("T")
 

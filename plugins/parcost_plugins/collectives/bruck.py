@@ -9,7 +9,7 @@ from __future__ import annotations
 from parcost import ClosedForm, Group, Phase, Real, hookimpl
 from parcost.numeric import any_of, ceil_log2, floor, maximum
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
-from parcost_plugins.vocabulary.exchange import partner_link
+from parcost_plugins.physics.exchange import partner_link
 
 _FORMULAS = {
     "all_gather": "ceil(log2(P)) alpha + n (P - 1) / P / B",

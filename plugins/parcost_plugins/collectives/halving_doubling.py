@@ -14,7 +14,7 @@ from parcost import ClosedForm, Group, Phase, Real, hookimpl
 from parcost.numeric import floor_log2, where
 from parcost_plugins.collectives.phases import PowersOfTwo
 from parcost_plugins.collectives.powers import fills_levels, largest_power
-from parcost_plugins.vocabulary.exchange import partner_link, partner_links
+from parcost_plugins.physics.exchange import partner_link, partner_links
 
 _SUM = "sum({}(log2(g) alpha + n / G (g - 1) / g / B))"
 _MERGED = {

@@ -15,7 +15,7 @@ from parcost import ClosedForm, Group, Link, Phase, Real, hookimpl
 from parcost.numeric import where
 from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.pieces import pieces
-from parcost_plugins.vocabulary.exchange import exchange_links
+from parcost_plugins.physics.exchange import exchange_links
 
 _SUM = "sum({}(g - 1) (alpha + n / G / g / B))"
 _FORMULAS = {

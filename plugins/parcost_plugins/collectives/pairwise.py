@@ -16,7 +16,7 @@ from __future__ import annotations
 from parcost import ClosedForm, Group, Link, Phase, Real, hookimpl
 from parcost.numeric import any_of, maximum, where
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
-from parcost_plugins.vocabulary.exchange import direct_links, partner_link, relayed_share
+from parcost_plugins.physics.exchange import direct_links, partner_link, relayed_share
 
 _FORMULAS = {
     "all_to_all": "max(m alpha' + (m + r (P - m - 1)) n / (P B') + max(M alpha), "

@@ -12,7 +12,7 @@ from parcost import ClosedForm, Group, Phase, Real, hookimpl
 from parcost.numeric import floor_log2, where
 from parcost_plugins.collectives.phases import PowersOfTwo, single_phase
 from parcost_plugins.collectives.powers import fills_levels, largest_power
-from parcost_plugins.vocabulary.exchange import partner_link, partner_links
+from parcost_plugins.physics.exchange import partner_link, partner_links
 
 _FORMULAS = {
     "all_reduce": "sum(log2(g) (alpha + n / B))",

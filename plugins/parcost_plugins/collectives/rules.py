@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from parcost import Check, Group, Study, block_name, hookimpl
 from parcost.numeric import any_of, floor_log2
 from parcost_plugins.collectives.rulebook import RULES
+from parcost_plugins.physics.context import algorithm
+from parcost_plugins.physics.run_choices import scatters, shards_states
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Compression, Layout
-from parcost_plugins.vocabulary.context import algorithm
-from parcost_plugins.vocabulary.run_choices import scatters, shards_states
 
 
 @hookimpl

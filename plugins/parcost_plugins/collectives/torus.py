@@ -16,7 +16,7 @@ from typing import Any
 from parcost import Group, Link, Mask, Phase, Real, hookimpl
 from parcost.numeric import divides, floor, maximum, minimum, where
 from parcost_plugins.collectives.phases import PhasedAlgorithm
-from parcost_plugins.vocabulary.exchange import exchange_links
+from parcost_plugins.physics.exchange import exchange_links
 
 _NEEDS = "levels with `kind = torus`, and `dimensions` that the ranks fill"
 

@@ -19,8 +19,9 @@ from parcost import (
     hookimpl,
 )
 from parcost_plugins.custom_terms.rulebook import RULES
-from parcost_plugins.vocabulary import CustomTerm, layers, virtual_stages
-from parcost_plugins.vocabulary.partition import chunks, stages
+from parcost_plugins.physics import layers, virtual_stages
+from parcost_plugins.physics.partition import chunks, stages
+from parcost_plugins.vocabulary import CustomTerm
 
 _WHENS: Mapping[str, Literal["fill", "drain", "end"]] = {
     "fill": "fill",

@@ -9,9 +9,9 @@ from typing import Literal
 from parcost import Check, Study, block_name, hookimpl, spec_text
 from parcost.numeric import is_array
 from parcost_plugins.frameworks.rulebook import RULES
+from parcost_plugins.physics.neighbours import next_to
 from parcost_plugins.vocabulary import Cluster, Training
 from parcost_plugins.vocabulary.framework import Framework, Offer
-from parcost_plugins.vocabulary.neighbours import next_to
 from parcost_plugins.vocabulary.offers import (
     Target,
     holds,

@@ -39,23 +39,12 @@ from parcost import (
 )
 from parcost.numeric import any_of, is_array, maximum, where
 from parcost_plugins.frameworks.rulebook import RULES
-from parcost_plugins.vocabulary import (
-    Adapters,
-    Framework,
-    KernelChoice,
-    Layout,
-    Overlap,
-    Routing,
-    Training,
-    on_first,
-    on_last,
-)
-from parcost_plugins.vocabulary.adapters import trains_model
-from parcost_plugins.vocabulary.attention_mask import writes_scores
-from parcost_plugins.vocabulary.causes import HOST
-from parcost_plugins.vocabulary.partition import layer_counts
-from parcost_plugins.vocabulary.routing import has_fixed_counts
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics import on_first, on_last
+from parcost_plugins.physics.adapters import trains_model
+from parcost_plugins.physics.attention_mask import writes_scores
+from parcost_plugins.physics.partition import layer_counts
+from parcost_plugins.physics.routing import has_fixed_counts
+from parcost_plugins.physics.run_choices import (
     accumulating_share,
     adapter_casts,
     fuses_accumulation,
@@ -67,7 +56,17 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_weights,
     tensor_overlap,
 )
-from parcost_plugins.vocabulary.stage_parameters import stage_kinds
+from parcost_plugins.physics.stage_parameters import stage_kinds
+from parcost_plugins.vocabulary import (
+    Adapters,
+    Framework,
+    KernelChoice,
+    Layout,
+    Overlap,
+    Routing,
+    Training,
+)
+from parcost_plugins.vocabulary.causes import HOST
 
 NAME = "waiting for the host"
 PROCESSOR = "processor"  # the resource: it issues kernels one after another

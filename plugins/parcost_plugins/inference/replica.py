@@ -14,6 +14,15 @@ from attrs import evolve
 
 from parcost import Formula, Real, Study, attribute, formula, plain_of, record
 from parcost.numeric import maximum, where
+from parcost_plugins.physics.attention_mask import attended_tokens
+from parcost_plugins.physics.clocks import clock, explain_held_share, held_share
+from parcost_plugins.physics.partition import (
+    Counts,
+    LayerKind,
+    ends_share_device,
+    kinds,
+    select_counts,
+)
 from parcost_plugins.vocabulary import (
     Cluster,
     Framework,
@@ -23,15 +32,6 @@ from parcost_plugins.vocabulary import (
     ScheduleChoice,
     Serving,
     Training,
-)
-from parcost_plugins.vocabulary.attention_mask import attended_tokens
-from parcost_plugins.vocabulary.clocks import clock, explain_held_share, held_share
-from parcost_plugins.vocabulary.partition import (
-    Counts,
-    LayerKind,
-    ends_share_device,
-    kinds,
-    select_counts,
 )
 
 

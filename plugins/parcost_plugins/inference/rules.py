@@ -10,8 +10,8 @@ from parcost_plugins.inference.memory import ServingMemory
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.rulebook import RULES
 from parcost_plugins.inference.speed import ServingPhase
+from parcost_plugins.physics.neighbours import divisors
 from parcost_plugins.vocabulary import Serving
-from parcost_plugins.vocabulary.neighbours import divisors
 
 _GIB = 2.0**30
 _TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")

@@ -12,6 +12,9 @@ from attrs import evolve
 from parcost import FLOPS, Check, Study, Work, block_name, block_type, hookimpl
 from parcost_plugins.kernels.rates import attention_kernel, kernel_name, runs_narrow
 from parcost_plugins.kernels.rulebook import RULES
+from parcost_plugins.physics import layers
+from parcost_plugins.physics.attention_mask import writes_scores
+from parcost_plugins.physics.kernel_times import kernel_work
 from parcost_plugins.vocabulary import (
     AttentionKernel,
     Cluster,
@@ -21,10 +24,7 @@ from parcost_plugins.vocabulary import (
     KernelChoice,
     Stream,
     Training,
-    layers,
 )
-from parcost_plugins.vocabulary.attention_mask import writes_scores
-from parcost_plugins.vocabulary.kernel_times import kernel_work
 
 
 @hookimpl

@@ -12,6 +12,10 @@ from typing import NamedTuple
 
 from parcost import Formula, Real, Study, attribute, formula
 from parcost.numeric import log, maximum, minimum, ratio, where
+from parcost_plugins.physics.attention_mask import attended_tokens
+from parcost_plugins.physics.clocks import clock, explain_held_share, held_share
+from parcost_plugins.physics.context import blocks_of_keys
+from parcost_plugins.physics.run_choices import fuses_accumulation
 from parcost_plugins.vocabulary import (
     AttentionKernel,
     Cluster,
@@ -24,11 +28,7 @@ from parcost_plugins.vocabulary import (
     Streaming,
     Training,
 )
-from parcost_plugins.vocabulary.attention_mask import attended_tokens
-from parcost_plugins.vocabulary.clocks import clock, explain_held_share, held_share
-from parcost_plugins.vocabulary.context import blocks_of_keys
 from parcost_plugins.vocabulary.operators import CORE_PRODUCTS
-from parcost_plugins.vocabulary.run_choices import fuses_accumulation
 
 
 class Rate(NamedTuple):

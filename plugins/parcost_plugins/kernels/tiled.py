@@ -36,8 +36,8 @@ from parcost_plugins.kernels.rates import (
     sizes,
 )
 from parcost_plugins.kernels.roofline import RooflineKernels
+from parcost_plugins.physics.run_choices import heads_on_vectors, runs_experts_apart
 from parcost_plugins.vocabulary import Device, Gemm, KernelChoice, Precision, Tile
-from parcost_plugins.vocabulary.run_choices import heads_on_vectors, runs_experts_apart
 
 SOURCE = "NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization"
 

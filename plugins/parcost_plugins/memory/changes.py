@@ -22,6 +22,7 @@ from attrs import evolve
 from parcost import Outcome, Section, SpecError, Study, hookimpl, percent, record
 from parcost.numeric import all_of, is_array
 from parcost_plugins.memory.offload import host_bytes
+from parcost_plugins.physics import layers, memory_limits
 from parcost_plugins.vocabulary import (
     Cluster,
     Layout,
@@ -30,8 +31,6 @@ from parcost_plugins.vocabulary import (
     Recompute,
     ScheduleChoice,
     Training,
-    layers,
-    memory_limits,
 )
 from parcost_plugins.vocabulary.framework import LOSSES
 from parcost_plugins.vocabulary.offers import has, usual_schedules

@@ -7,20 +7,21 @@ from functools import partial
 
 from parcost import Figure, Formula, Outcome, Real, Section, Sheet, Study, formula, hookimpl
 from parcost.numeric import any_of, ratio, where
-from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Offload, Training, layers
-from parcost_plugins.vocabulary.adapters import trains_model
-from parcost_plugins.vocabulary.memory_counters import (
+from parcost_plugins.physics import layers
+from parcost_plugins.physics.adapters import trains_model
+from parcost_plugins.physics.memory_counters import (
     allocated_memory,
     reserved_memory,
     used_memory,
 )
-from parcost_plugins.vocabulary.operators import ENDS
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics.run_choices import (
     gradient_shards,
     shards_states,
     shards_weights,
 )
-from parcost_plugins.vocabulary.stage_parameters import mean_weight, stage_kinds
+from parcost_plugins.physics.stage_parameters import mean_weight, stage_kinds
+from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Offload, Training
+from parcost_plugins.vocabulary.operators import ENDS
 
 _ROUNDING = 1e-9  # of a device: a model that fills some exactly needs no further one
 

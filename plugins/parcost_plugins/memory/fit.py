@@ -7,7 +7,8 @@ from math import inf
 from parcost import Check, Outcome, Real, Study, block_name, hookimpl
 from parcost.numeric import ratio
 from parcost_plugins.memory.rulebook import RULES
-from parcost_plugins.vocabulary import Cluster, MemoryBudget, memory_limits
+from parcost_plugins.physics import memory_limits
+from parcost_plugins.vocabulary import Cluster, MemoryBudget
 
 _GIB = 2.0**30
 _MOMENTS = {

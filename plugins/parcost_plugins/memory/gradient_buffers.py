@@ -24,16 +24,16 @@ from typing import Any
 from parcost import Formula, Memory, Moment, Real, Study, formula
 from parcost.numeric import any_of, maximum, minimum, where
 from parcost_plugins.memory.loss_blocks import SOURCE, loss_blocks, split_at_loss
-from parcost_plugins.vocabulary import Offload, Training
-from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics.run_choices import (
     hides_gradients,
     shards_states,
     shards_weights,
     staged_elements,
     zero_stage,
 )
-from parcost_plugins.vocabulary.stage_parameters import StageKind
+from parcost_plugins.physics.stage_parameters import StageKind
+from parcost_plugins.vocabulary import Offload, Training
+from parcost_plugins.vocabulary.causes import BUFFERS
 
 _STAGE_1_AND_2 = "DeepSpeed 0.17.0, runtime/zero/stage_1_and_2.py: "
 _STAGE_3 = "DeepSpeed 0.17.0, runtime/zero/stage3.py: "

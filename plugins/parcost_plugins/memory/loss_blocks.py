@@ -14,10 +14,10 @@ from attrs import evolve, frozen
 
 from parcost import Mask, Memory, Real, Study, formula
 from parcost.numeric import where
+from parcost_plugins.physics.partition import ends_share_device
+from parcost_plugins.physics.run_choices import saved_by_loss
+from parcost_plugins.physics.stage_parameters import StageKind
 from parcost_plugins.vocabulary import Layout, Training
-from parcost_plugins.vocabulary.partition import ends_share_device
-from parcost_plugins.vocabulary.run_choices import saved_by_loss
-from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 SOURCE = "PyTorch, c10/cuda/CUDACachingAllocator.cpp: get_free_block takes the smallest that fits"
 _FP32 = 4.0  # bytes of an element

@@ -31,18 +31,10 @@ from parcost import (
 )
 from parcost.numeric import all_of, any_of, is_array, maximum, minimum, where
 from parcost_plugins.memory.rulebook import RULES
-from parcost_plugins.vocabulary import (
-    Cluster,
-    Layout,
-    LocalUpdates,
-    Offload,
-    Training,
-    virtual_stages,
-)
-from parcost_plugins.vocabulary.adapters import Holding, holdings, weight_bytes
-from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS, OFFLOAD
-from parcost_plugins.vocabulary.partition import stages_of_devices
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics import virtual_stages
+from parcost_plugins.physics.adapters import Holding, holdings, weight_bytes
+from parcost_plugins.physics.partition import stages_of_devices
+from parcost_plugins.physics.run_choices import (
     gathers_per_micro_batch,
     hides_gradients,
     host_sums,
@@ -52,13 +44,15 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_weights,
     sums_of_host,
 )
-from parcost_plugins.vocabulary.sharding import outer_state_bytes
-from parcost_plugins.vocabulary.stage_parameters import (
+from parcost_plugins.physics.stage_parameters import (
     StageKind,
     stage_kinds,
     stage_range,
     trained_kinds,
 )
+from parcost_plugins.vocabulary import Cluster, Layout, LocalUpdates, Offload, Training
+from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS, OFFLOAD
+from parcost_plugins.vocabulary.sharding import outer_state_bytes
 
 LINK = "host"
 

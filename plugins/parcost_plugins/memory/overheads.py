@@ -8,10 +8,10 @@ from typing import Any
 
 from parcost import Formula, Memory, Real, Study, attribute, formula, hookimpl
 from parcost.numeric import any_of, maximum, where
+from parcost_plugins.physics.partition import ends_share_device, stages
+from parcost_plugins.physics.stage_parameters import spread, stage_kinds
 from parcost_plugins.vocabulary import Layout, MemoryBudget, Training
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE, OVERHEADS
-from parcost_plugins.vocabulary.partition import ends_share_device, stages
-from parcost_plugins.vocabulary.stage_parameters import spread, stage_kinds
 
 #: Groups of ranks that a job always has a communicator for, where they are more than one.
 #: Data parallelism has one over dp and cp.

@@ -14,27 +14,14 @@ from attrs import evolve
 from parcost import Mask, Memory, Moment, Real, Study, attribute, formula, hookimpl
 from parcost.numeric import all_of, any_of, minimum, ratio, where
 from parcost_plugins.memory.gradient_buffers import gradient_buffers
-from parcost_plugins.vocabulary import (
-    Adapters,
-    Compression,
-    LocalUpdates,
-    Offload,
-    Training,
-)
-from parcost_plugins.vocabulary.adapters import (
+from parcost_plugins.physics.adapters import (
     Holding,
     holdings,
     trains_model,
     weight_bytes,
     whole_scales,
 )
-from parcost_plugins.vocabulary.causes import (
-    BUFFERS,
-    GRADIENTS,
-    OPTIMIZER_STATE,
-    WEIGHTS,
-)
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics.run_choices import (
     accumulates_whole,
     adds_behind_pass,
     copies_buckets,
@@ -46,8 +33,21 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_states,
     shards_weights,
 )
+from parcost_plugins.physics.stage_parameters import StageKind, stage_kinds, trained_kinds
+from parcost_plugins.vocabulary import (
+    Adapters,
+    Compression,
+    LocalUpdates,
+    Offload,
+    Training,
+)
+from parcost_plugins.vocabulary.causes import (
+    BUFFERS,
+    GRADIENTS,
+    OPTIMIZER_STATE,
+    WEIGHTS,
+)
 from parcost_plugins.vocabulary.sharding import outer_state_bytes
-from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, trained_kinds
 
 MICRO_GRADIENTS = "gradients of a micro-batch"
 _FEEDBACK = ("one_bit", "top_k", "power_sgd")  # methods that keep what they did not send

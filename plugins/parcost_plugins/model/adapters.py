@@ -53,6 +53,13 @@ from parcost_plugins.model.moe import Experts, experts_of
 from parcost_plugins.model.passes import LayerSpan, linear, single_run
 from parcost_plugins.model.rank import UNTIL_LAYERS, Rank, rank_of
 from parcost_plugins.model.rulebook import RULES
+from parcost_plugins.physics import on_last
+from parcost_plugins.physics.run_choices import (
+    NORMED,
+    adapter_casts,
+    regathers_inputs,
+    tensor_overlap,
+)
 from parcost_plugins.vocabulary import (
     Adapters,
     Compression,
@@ -64,7 +71,6 @@ from parcost_plugins.vocabulary import (
     Routing,
     Serving,
     Stream,
-    on_last,
 )
 from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.operators import (
@@ -72,12 +78,6 @@ from parcost_plugins.vocabulary.operators import (
     ADAPTER_ROWS,
     ENDS,
     SHARED_ADAPTER_COLUMNS,
-)
-from parcost_plugins.vocabulary.run_choices import (
-    NORMED,
-    adapter_casts,
-    regathers_inputs,
-    tensor_overlap,
 )
 
 LORA = "Hu et al. 2021 (LoRA), section 4.1"

@@ -12,9 +12,9 @@ from parcost import Memory, Pass, Real, occurs, sum_counts
 from parcost_plugins.model.elementwise import DROPOUT, REORDERED, SOFTMAX, elementwise
 from parcost_plugins.model.passes import SPLIT, LayerSpan
 from parcost_plugins.model.rank import Rank
+from parcost_plugins.physics.partition import Counts
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Stream
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE, CORE_PRODUCTS, WINDOWED_CORE
-from parcost_plugins.vocabulary.partition import Counts
 
 FUSED = "Dao 2023 (FlashAttention 2), section 3.1"
 

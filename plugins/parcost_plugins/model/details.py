@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Figure, Outcome, Real, Sheet, Study, hookimpl
 from parcost_plugins.model.rank import rank_of
-from parcost_plugins.vocabulary.partition import recomputed_layers, virtual_stages
+from parcost_plugins.physics.partition import recomputed_layers, virtual_stages
 
 
 @hookimpl

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from parcost import Pass, Real, occurs
 from parcost_plugins.model.passes import COUNTED, LayerSpan
+from parcost_plugins.physics.partition import Counts
 from parcost_plugins.vocabulary import Stream, Training
 from parcost_plugins.vocabulary.operators import StepKind, StreamKind
-from parcost_plugins.vocabulary.partition import Counts
 
 FP32 = 4.0  # bytes of an element in full precision
 

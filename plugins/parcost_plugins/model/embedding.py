@@ -13,7 +13,8 @@ from parcost import Memory, Pass, Real, Study, hookimpl
 from parcost_plugins.model.elementwise import DROPOUT, FILLED, LOOKUP, SCATTER, traffic_stream
 from parcost_plugins.model.passes import SPLIT
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
-from parcost_plugins.vocabulary import Gemm, Parameters, Stream, on_first
+from parcost_plugins.physics import on_first
+from parcost_plugins.vocabulary import Gemm, Parameters, Stream
 from parcost_plugins.vocabulary.operators import ENDS
 
 

@@ -15,17 +15,18 @@ from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
 from parcost_plugins.model.norms import input_casts
 from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import UNTIL_LAYERS, Rank, rank_of
-from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
-from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS
-from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
-from parcost_plugins.vocabulary.partition import ends_share_device
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics import on_last
+from parcost_plugins.physics.partition import ends_share_device
+from parcost_plugins.physics.run_choices import (
     freed_by_loss,
     gradient_shards,
     shards_gradients,
     shards_weights,
 )
-from parcost_plugins.vocabulary.stage_parameters import spread
+from parcost_plugins.physics.stage_parameters import spread
+from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
+from parcost_plugins.vocabulary.causes import ACTIVATIONS, BUFFERS
+from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
 
 
 @hookimpl

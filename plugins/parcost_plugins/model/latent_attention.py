@@ -29,6 +29,7 @@ from parcost_plugins.model.elementwise import (
 )
 from parcost_plugins.model.passes import SPLIT, LayerSpan, linear
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
+from parcost_plugins.physics.context import latent_blocks
 from parcost_plugins.vocabulary import (
     FusedAttention,
     Gemm,
@@ -37,7 +38,6 @@ from parcost_plugins.vocabulary import (
     Parameters,
     Stream,
 )
-from parcost_plugins.vocabulary.context import latent_blocks
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, ATTENTION_ROWS
 
 MLA = "DeepSeek-AI 2024 (DeepSeek-V2), section 2.1"

@@ -33,20 +33,20 @@ from parcost_plugins.model.elementwise import (
 )
 from parcost_plugins.model.passes import SPLIT, LayerSpan, linear
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
-from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Routing, Stream
-from parcost_plugins.vocabulary.operators import (
-    MLP_COLUMNS,
-    MLP_ROWS,
-    SHARED_EXPERTS,
-    SHARED_ROWS,
-)
-from parcost_plugins.vocabulary.routing import (
+from parcost_plugins.physics.routing import (
     busiest_rank_load,
     dispatcher_of,
     expert_tokens,
     has_fixed_counts,
     rank_tokens,
     sends_once,
+)
+from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Routing, Stream
+from parcost_plugins.vocabulary.operators import (
+    MLP_COLUMNS,
+    MLP_ROWS,
+    SHARED_EXPERTS,
+    SHARED_ROWS,
 )
 
 MIXTURE = "Shazeer et al. 2017; Fedus et al. 2021 (Switch Transformer)"

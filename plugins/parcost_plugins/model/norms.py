@@ -20,10 +20,11 @@ from parcost_plugins.model.elementwise import (
 )
 from parcost_plugins.model.passes import LayerSpan, single_run
 from parcost_plugins.model.rank import KEPT, UNTIL_LAYERS, Rank, rank_of
-from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
+from parcost_plugins.physics import on_first, on_last
+from parcost_plugins.physics.partition import before_last
+from parcost_plugins.physics.run_choices import stage_messages
+from parcost_plugins.vocabulary import Parameters, Stream
 from parcost_plugins.vocabulary.operators import ENDS
-from parcost_plugins.vocabulary.partition import before_last
-from parcost_plugins.vocabulary.run_choices import stage_messages
 
 
 @hookimpl

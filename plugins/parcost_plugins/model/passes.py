@@ -8,8 +8,8 @@ from operator import mul, sub
 from typing import Literal
 
 from parcost import Pass, Real, map_counts, occurs, record
+from parcost_plugins.physics.partition import Counts
 from parcost_plugins.vocabulary import Gemm
-from parcost_plugins.vocabulary.partition import Counts
 
 COUNTED = "counted from the tensors that each operator reads and writes"
 SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"

@@ -13,9 +13,10 @@ from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model.elementwise import LOOKUP, NORMS, SCATTER, elementwise, traffic_stream
 from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
-from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
+from parcost_plugins.physics import on_last
+from parcost_plugins.physics.partition import Counts, ends_share_device
+from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
 from parcost_plugins.vocabulary.operators import ENDS
-from parcost_plugins.vocabulary.partition import Counts, ends_share_device
 
 PREDICTION = "DeepSeek-AI 2024 (DeepSeek-V3), section 2.2"
 NORMS_EACH = 3  # of the residual stream, of the embedding, and before the head

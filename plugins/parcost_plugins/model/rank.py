@@ -22,6 +22,16 @@ from parcost import (
 from parcost.numeric import all_of, any_of, is_array, maximum, where
 from parcost_plugins.model.elementwise import Fusion
 from parcost_plugins.model.passes import LayerSpan
+from parcost_plugins.physics.adapters import is_split, trains_model
+from parcost_plugins.physics.attention_mask import attended_tokens, writes_scores
+from parcost_plugins.physics.partition import Counts, layer_counts
+from parcost_plugins.physics.run_choices import (
+    adapter_casts,
+    recomputed_modules,
+    regathers_inputs,
+    residual_bytes,
+    stops_early,
+)
 from parcost_plugins.vocabulary import (
     Adapters,
     KernelChoice,
@@ -31,18 +41,8 @@ from parcost_plugins.vocabulary import (
     Recompute,
     Training,
 )
-from parcost_plugins.vocabulary.adapters import is_split, trains_model
-from parcost_plugins.vocabulary.attention_mask import attended_tokens, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ENDS
-from parcost_plugins.vocabulary.partition import Counts, layer_counts
-from parcost_plugins.vocabulary.run_choices import (
-    adapter_casts,
-    recomputed_modules,
-    regathers_inputs,
-    residual_bytes,
-    stops_early,
-)
 
 SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
 #: Source of the outputs of norms before frozen matrices.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from parcost import Formula, Real, Study, formula, record, sum_counts
 from parcost.numeric import maximum, minimum
+from parcost_plugins.physics.run_choices import shards_states
+from parcost_plugins.physics.stage_parameters import mean_weight, trained_parameters
 from parcost_plugins.vocabulary import Checkpoint, Cluster, Training
-from parcost_plugins.vocabulary.run_choices import shards_states
-from parcost_plugins.vocabulary.stage_parameters import mean_weight, trained_parameters
 
 
 @record(kw_only=True, eq=False)

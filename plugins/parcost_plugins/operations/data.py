@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from parcost import Check, Once, Outcome, Real, Study, formula
 from parcost.numeric import maximum
 from parcost_plugins.operations.rulebook import RULES
-from parcost_plugins.vocabulary import Data, Training, on_first
+from parcost_plugins.physics import on_first
+from parcost_plugins.vocabulary import Data, Training
 from parcost_plugins.vocabulary.causes import LOADING
 
 

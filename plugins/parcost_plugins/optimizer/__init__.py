@@ -17,7 +17,7 @@ from parcost_plugins.optimizer.update import (
     update,
     zeroing,
 )
-from parcost_plugins.vocabulary.kernel_times import stream_work
+from parcost_plugins.physics.kernel_times import stream_work
 
 
 @hookimpl

@@ -13,16 +13,16 @@ from collections.abc import Iterator
 
 from parcost import Pass, Real, Study
 from parcost.numeric import any_of, maximum, where
-from parcost_plugins.vocabulary import Offload, Stream, Training
-from parcost_plugins.vocabulary.adapters import is_trained
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics.adapters import is_trained
+from parcost_plugins.physics.run_choices import (
     accumulates_whole,
     accumulating_share,
     fuses_accumulation,
     host_sums,
     shards_gradients,
 )
-from parcost_plugins.vocabulary.stage_parameters import spread
+from parcost_plugins.physics.stage_parameters import spread
+from parcost_plugins.vocabulary import Offload, Stream, Training
 
 BESIDE: Pass = "W"  # the gradient that is added is the one that has just been computed
 

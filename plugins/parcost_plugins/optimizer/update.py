@@ -14,6 +14,18 @@ from typing import Any
 
 from parcost import Cause, Once, Real, Study, attribute, formula
 from parcost.numeric import any_of, is_array, where
+from parcost_plugins.physics.run_choices import (
+    checks_gradients,
+    copies_buckets,
+    gradient_average,
+    shards_gradients,
+    shards_states,
+    shards_weights,
+    sums_of_host,
+    zero_stage,
+)
+from parcost_plugins.physics.stage_parameters import StageKind, trained_kinds
+from parcost_plugins.physics.sums import reduction_algorithm
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
@@ -24,19 +36,7 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.causes import DATA, OPTIMIZER
-from parcost_plugins.vocabulary.run_choices import (
-    checks_gradients,
-    copies_buckets,
-    gradient_average,
-    shards_gradients,
-    shards_states,
-    shards_weights,
-    sums_of_host,
-    zero_stage,
-)
 from parcost_plugins.vocabulary.sharding import trains_apart
-from parcost_plugins.vocabulary.stage_parameters import StageKind, trained_kinds
-from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 NUMBER = 4.0  # bytes of the norm, in fp32
 

@@ -34,17 +34,9 @@ from parcost import (
     stage_number,
 )
 from parcost.numeric import all_of, any_of, is_array, max_of, where
-from parcost_plugins.vocabulary import (
-    CollectiveChoice,
-    Layout,
-    ScheduleChoice,
-    Training,
-    virtual_stages,
-)
-from parcost_plugins.vocabulary.causes import HOPS, TENSOR
-from parcost_plugins.vocabulary.neighbours import all_divisors, next_to
-from parcost_plugins.vocabulary.offers import usual_schedules
-from parcost_plugins.vocabulary.partition import (
+from parcost_plugins.physics import virtual_stages
+from parcost_plugins.physics.neighbours import all_divisors, next_to
+from parcost_plugins.physics.partition import (
     chunks,
     cut_text,
     cuts_by_option,
@@ -54,8 +46,11 @@ from parcost_plugins.vocabulary.partition import (
     stages,
     stages_of_devices,
 )
-from parcost_plugins.vocabulary.partition import layers as layers_of_stages
-from parcost_plugins.vocabulary.run_choices import blocks_on_transfers, stage_messages
+from parcost_plugins.physics.partition import layers as layers_of_stages
+from parcost_plugins.physics.run_choices import blocks_on_transfers, stage_messages
+from parcost_plugins.vocabulary import CollectiveChoice, Layout, ScheduleChoice, Training
+from parcost_plugins.vocabulary.causes import HOPS, TENSOR
+from parcost_plugins.vocabulary.offers import usual_schedules
 
 RULES = Rulebook(name="pipeline", file=Path(__file__).with_name("pipeline_rules.toml"))
 _UNEVEN = "shorten the first and last stage: `schedule.assignment = short_ends`"

@@ -12,10 +12,10 @@ from operator import sub
 
 from parcost import Memory, Real, Study, Work, formula, map_counts, occurs
 from parcost.numeric import any_of, where
+from parcost_plugins.physics.kernel_times import kernel_work
+from parcost_plugins.physics.run_choices import shards_weights
 from parcost_plugins.vocabulary import Adapters, Gemm, KernelChoice, Stream, Training
 from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.kernel_times import kernel_work
-from parcost_plugins.vocabulary.run_choices import shards_weights
 
 SOURCE = (
     "PyTorch, aten/src/ATen/autocast_mode.cpp: cached_cast casts a float32 weight ahead of its "

@@ -20,6 +20,16 @@ from parcost import (
     stage_number,
 )
 from parcost.numeric import where
+from parcost_plugins.physics import layers, virtual_stages
+from parcost_plugins.physics.adapters import casts_frozen, trains_model
+from parcost_plugins.physics.kernel_times import kernel_seconds, kernel_work
+from parcost_plugins.physics.run_choices import (
+    gathers_per_micro_batch,
+    reshards,
+    shards_weights,
+)
+from parcost_plugins.physics.stage_parameters import slots, spread
+from parcost_plugins.physics.sums import reduction_algorithm
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
@@ -29,20 +39,9 @@ from parcost_plugins.vocabulary import (
     Parameters,
     Stream,
     Training,
-    layers,
-    virtual_stages,
 )
-from parcost_plugins.vocabulary.adapters import casts_frozen, trains_model
 from parcost_plugins.vocabulary.causes import OPTIMIZER, PRECISION, WEIGHTS
-from parcost_plugins.vocabulary.kernel_times import kernel_seconds, kernel_work
 from parcost_plugins.vocabulary.operators import StepKind
-from parcost_plugins.vocabulary.run_choices import (
-    gathers_per_micro_batch,
-    reshards,
-    shards_weights,
-)
-from parcost_plugins.vocabulary.stage_parameters import slots, spread
-from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 FP32 = 4.0  # bytes of an amax value
 OPERANDS = 3.0  # of a linear layer: its input, its weights, the gradient of its output

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Outcome, Real, Study, formula
-from parcost_plugins.vocabulary import Cluster, Gemm, Training, flops_per_token, layers
+from parcost_plugins.physics import flops_per_token, layers
+from parcost_plugins.vocabulary import Cluster, Gemm, Training
 
 SOURCE = "the same FLOPs over another peak: say which when the figure is quoted"
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from parcost import Check, Real, Study
 from parcost.numeric import all_of, divides, where
+from parcost_plugins.physics.neighbours import divisors, multiples
 from parcost_plugins.rules.rulebook import RULES
 from parcost_plugins.vocabulary import Layout, Training
-from parcost_plugins.vocabulary.neighbours import divisors, multiples
 
 _REPLICAS = ("layout.dp",)
 _THOUSANDS = re.compile(r"\bsequence\s*=\s*([0-9.]+)\s*k\b")

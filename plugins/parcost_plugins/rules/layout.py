@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from parcost import Check, Mask, Real, Study, block_name
 from parcost.numeric import all_of, divides, is_array, maximum, where
-from parcost_plugins.rules.rulebook import RULES
-from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Training
-from parcost_plugins.vocabulary.context import sequence_step
-from parcost_plugins.vocabulary.neighbours import (
+from parcost_plugins.physics.context import sequence_step
+from parcost_plugins.physics.neighbours import (
     all_divisors,
     divisors_of_both,
     multiples,
     next_to,
     tensor_degrees,
 )
-from parcost_plugins.vocabulary.partition import possible_cuts, stages
-from parcost_plugins.vocabulary.run_choices import shards_states
+from parcost_plugins.physics.partition import possible_cuts, stages
+from parcost_plugins.physics.run_choices import shards_states
+from parcost_plugins.rules.rulebook import RULES
+from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Training
 
 
 def rules(study: Study) -> Iterator[Check]:

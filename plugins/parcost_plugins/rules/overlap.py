@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Study
+from parcost_plugins.physics import multiprocessors_taken
+from parcost_plugins.physics.run_choices import gradient_bucket
 from parcost_plugins.rules.rulebook import RULES
-from parcost_plugins.vocabulary import Cluster, Overlap, multiprocessors_taken
-from parcost_plugins.vocabulary.run_choices import gradient_bucket
+from parcost_plugins.vocabulary import Cluster, Overlap
 
 
 def rules(study: Study) -> Iterator[Check]:

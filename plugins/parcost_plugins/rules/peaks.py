@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Mask, Real, Study, block_name
+from parcost_plugins.physics.clocks import has_law, static_share
 from parcost_plugins.rules.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, Device, KernelChoice
-from parcost_plugins.vocabulary.clocks import has_law, static_share
 
 _WIDTHS = (("tf32", "fp16"), ("tf32", "bf16"), ("fp16", "fp8"), ("bf16", "fp8"), ("fp8", "fp4"))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Mask, Study, block_name
+from parcost_plugins.physics.run_choices import gradient_bucket
 from parcost_plugins.vocabulary import Cluster, Layout, Training
 from parcost_plugins.vocabulary.hardware import PlausibleRange
 from parcost_plugins.vocabulary.plausibility import plausibility
-from parcost_plugins.vocabulary.run_choices import gradient_bucket
 
 _PEAKS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 

@@ -15,8 +15,8 @@ from attrs import evolve
 
 from parcost import Check, Figure, Group, Real, Study, block_type
 from parcost.numeric import any_of
+from parcost_plugins.physics.exchange import direct_links, exchange_links, relayed_share
 from parcost_plugins.vocabulary import Cluster, Level, ScheduleChoice, Training, Transfer
-from parcost_plugins.vocabulary.exchange import direct_links, exchange_links, relayed_share
 
 
 def rules(study: Study) -> Iterator[Check]:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from math import pi
 
 from parcost import Check, Figure, Formula, Once, Real, Study, formula
+from parcost_plugins.physics.routing import EULER
 from parcost_plugins.scaling.rulebook import RULES
 from parcost_plugins.vocabulary import Cluster, Jitter
 from parcost_plugins.vocabulary.causes import STRAGGLERS
-from parcost_plugins.vocabulary.routing import EULER
 
 SOURCE = "Gumbel 1958, extremes of the normal distribution"
 

@@ -8,18 +8,18 @@ from math import gcd
 from attrs import evolve
 
 from parcost import Axis, Check, Goal, Objective, Rulebook, Study, block_name, hookimpl
-from parcost_plugins.search_space import goal, objective
-from parcost_plugins.search_space.rulebook import RULES
-from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Sharding, Training
-from parcost_plugins.vocabulary.neighbours import all_divisors
-from parcost_plugins.vocabulary.offers import has, offers_of
-from parcost_plugins.vocabulary.partition import (
+from parcost_plugins.physics.neighbours import all_divisors
+from parcost_plugins.physics.partition import (
     cut_text,
     end_layers,
     layers,
     must_divide,
     possible_cuts,
 )
+from parcost_plugins.search_space import goal, objective
+from parcost_plugins.search_space.rulebook import RULES
+from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Sharding, Training
+from parcost_plugins.vocabulary.offers import has, offers_of
 
 
 @hookimpl

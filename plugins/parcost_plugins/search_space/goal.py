@@ -6,18 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from parcost import Check, Goal, Limit, Mask, Real, Study
 from parcost.numeric import all_of
+from parcost_plugins.physics import flops_per_token, memory_limits
+from parcost_plugins.physics.partition import layers
 from parcost_plugins.search_space.objective import peak_of
 from parcost_plugins.search_space.rulebook import RULES
-from parcost_plugins.vocabulary import (
-    Cluster,
-    Layout,
-    ScheduleChoice,
-    Search,
-    Training,
-    flops_per_token,
-    memory_limits,
-)
-from parcost_plugins.vocabulary.partition import layers
+from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Search, Training
 
 
 def goal(study: Study) -> Goal:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from parcost import Objective, Real, Study
 from parcost.numeric import floor
-from parcost_plugins.vocabulary import Cluster, Price, Training, flops_per_token
+from parcost_plugins.physics import flops_per_token
+from parcost_plugins.vocabulary import Cluster, Price, Training
 
 
 def peak_of(study: Study) -> Real | None:

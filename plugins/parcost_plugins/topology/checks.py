@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 from parcost import Check, Mask, Real, Study, hookimpl
 from parcost.numeric import all_of, any_of, ceil_div, maximum, minimum
+from parcost_plugins.physics.partition import stages
 from parcost_plugins.topology import kinds
 from parcost_plugins.topology.decomposition import (
     OPTIONAL,
@@ -19,7 +20,6 @@ from parcost_plugins.topology.placement import place
 from parcost_plugins.topology.rulebook import RULES
 from parcost_plugins.topology.tiers import Tier, tiers
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, PlausibleRange, Training
-from parcost_plugins.vocabulary.partition import stages
 
 
 @hookimpl

@@ -10,9 +10,9 @@ import attrs
 
 from parcost import Real, Study, record
 from parcost.numeric import all_of, minimum
+from parcost_plugins.physics.partition import stages
 from parcost_plugins.topology.occupancy import Axes
 from parcost_plugins.vocabulary import Layout, LocalUpdates, Model, Sharding, Training
-from parcost_plugins.vocabulary.partition import stages
 from parcost_plugins.vocabulary.sharding import trains_apart
 
 #: Degrees of the experts that an order may place as well.

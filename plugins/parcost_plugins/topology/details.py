@@ -8,9 +8,9 @@ from typing import Any
 
 from parcost import Edge, Figure, Group, Outcome, Real, Section, Sheet, Study, hookimpl
 from parcost.numeric import all_of, any_of
+from parcost_plugins.physics.exchange import rail_share
 from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import Cluster
-from parcost_plugins.vocabulary.exchange import rail_share
 
 
 @hookimpl

@@ -9,8 +9,8 @@ from attrs import field
 
 from parcost import Curve, Link, Mask, Real, record
 from parcost.numeric import maximum, minimum, where
+from parcost_plugins.physics.exchange import AlphaBeta
 from parcost_plugins.vocabulary import Level
-from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 if TYPE_CHECKING:
     import numpy as np

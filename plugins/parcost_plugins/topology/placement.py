@@ -21,10 +21,10 @@ from attrs import field
 
 from parcost import Curve, Formula, Group, Link, Mask, Names, Real, formula, record
 from parcost.numeric import INFINITY, all_of, any_of, maximum, minimum, where
+from parcost_plugins.physics.exchange import AlphaBeta
 from parcost_plugins.topology.links import LinkSet
 from parcost_plugins.topology.occupancy import Axes, is_aligned, is_crossed, occupancy
 from parcost_plugins.topology.tiers import Tier
-from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 
 def place(

@@ -39,10 +39,10 @@ from parcost import (
     record,
 )
 from parcost.numeric import any_of, divides, maximum, where
+from parcost_plugins.physics.exchange import AlphaBeta
 from parcost_plugins.topology.links import MeasuredLink, longest_message_bandwidth
 from parcost_plugins.topology.occupancy import Axes
 from parcost_plugins.vocabulary import Cluster, Level
-from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 DRAGONFLIES = ("dragonfly", "dragonfly_plus")
 

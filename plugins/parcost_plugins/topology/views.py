@@ -7,10 +7,11 @@ from itertools import accumulate, pairwise
 
 from parcost import Curve, Diagnostic, Real, Section, SpecError, Study, hookimpl, ops_of
 from parcost.numeric import ceil, is_array
+from parcost_plugins.physics import layers
 from parcost_plugins.topology.decomposition import Decomposition, has_experts
 from parcost_plugins.topology.ranks import DEGREES, Ranks
 from parcost_plugins.topology.tiers import tiers
-from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, layers
+from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice
 
 _MOST_RANKS = 1_000_000
 _MOST_LISTED = 10_000_000  # members of groups, which take some seconds

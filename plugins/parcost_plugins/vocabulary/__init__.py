@@ -1,4 +1,4 @@
-"""Blocks, records and common computations that plugins share.
+"""Blocks and records that plugins share.
 
 Any plugin may import from here; a third-party plugin writes ``from parcost_plugins.vocabulary
 import Layout, Training``.
@@ -20,9 +20,7 @@ from parcost_plugins.vocabulary.estimates import Estimate, Grid, PipelineSketch
 from parcost_plugins.vocabulary.framework import Framework, Offer
 from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level, PlausibleRange
 from parcost_plugins.vocabulary.inference import Serving
-from parcost_plugins.vocabulary.interference import multiprocessors_taken, slowdown
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
-from parcost_plugins.vocabulary.memory_limits import MemoryLimits, memory_limits
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.networks import Flow, Network, RailExchange, Resource, Sharing
 from parcost_plugins.vocabulary.operations import (
@@ -40,9 +38,7 @@ from parcost_plugins.vocabulary.operators import (
     ModelFlops,
     Parameters,
     Stream,
-    flops_per_token,
 )
-from parcost_plugins.vocabulary.partition import layers, on_first, on_last, virtual_stages
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.routing import Routing
 from parcost_plugins.vocabulary.scaling import BatchScaling, EquivalentDevices, Jitter, ScalingLaw
@@ -116,7 +112,6 @@ __all__ = [
     "LocalUpdates",
     "MachineSheet",
     "MemoryBudget",
-    "MemoryLimits",
     "Model",
     "ModelFlops",
     "Network",
@@ -154,14 +149,6 @@ __all__ = [
     "Transfer",
     "Tuning",
     "ZeroSketch",
-    "flops_per_token",
-    "layers",
-    "memory_limits",
-    "multiprocessors_taken",
-    "on_first",
-    "on_last",
-    "slowdown",
-    "virtual_stages",
 ]
 
 

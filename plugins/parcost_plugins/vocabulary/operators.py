@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 from parcost import FlopCount, Operator, ParameterGroup, Pass, Real, record
-from parcost_plugins.vocabulary.adapters import TRAINED_PASSES, passes_of, trains_model
 
 if TYPE_CHECKING:
-    from parcost import Study
+    pass
 
 #: The products of attention that are split by columns and by rows.
 ATTENTION_COLUMNS, ATTENTION_ROWS = "attention, by columns", "attention, by rows"
@@ -209,14 +208,3 @@ class ModelFlops(FlopCount):
     kind: Literal["matmul", "attention"]
     adapter: bool = False
     source: str = ""
-
-
-def flops_per_token(study: Study) -> Real:
-    """Return the model FLOPs of training on one token: three times the forward pass.
-
-    MFU counts these, without recomputation. Frozen matrices have no weight gradient: they count
-    twice the forward pass.
-    """
-    if trains_model(study):
-        return TRAINED_PASSES * sum((counted.per_token for counted in study.flops), 0.0)
-    return sum((passes_of(study, each) * each.per_token for each in study.flops), 0.0)

@@ -28,7 +28,7 @@ from parcost_formats.tools.huggingface.layers import (
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.layer_settings import settings_of_dense, settings_of_full
 from parcost_formats.tools.tables import is_listed, unknown_words, value_of_pattern
-from parcost_plugins.vocabulary.neighbours import divisors
+from parcost_plugins.physics.neighbours import divisors
 
 ABSENT = "not modeled yet"
 _MOST_UNKNOWN = 2000  # keys; a configuration has some tens

@@ -16,9 +16,8 @@ from parcost_formats.tools.jobs import Job, JobError, JobWriter, reasons_of, who
 from parcost_formats.tools.megatron.stage_text import stage_text
 from parcost_formats.tools.megatron.stops import check_stops
 from parcost_formats.tools.tables import table
-from parcost_plugins.vocabulary import Model
-from parcost_plugins.vocabulary.partition import must_divide
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics.partition import must_divide
+from parcost_plugins.physics.run_choices import (
     blocks_on_transfers,
     checks_gradients,
     fuses_accumulation,
@@ -27,6 +26,7 @@ from parcost_plugins.vocabulary.run_choices import (
     hides_parameters,
     tensor_overlap,
 )
+from parcost_plugins.vocabulary import Model
 
 #: Flags with their values, by name; a switch has none.
 Flags = dict[str, Sequence[str]]

@@ -22,7 +22,7 @@ from parcost_formats.tools.jobs import (
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.torchtitan.execution import WIDE_GRADIENTS
 from parcost_formats.tools.torchtitan.parallel import deal
-from parcost_plugins.vocabulary.run_choices import reshards, tensor_overlap
+from parcost_plugins.physics.run_choices import reshards, tensor_overlap
 
 #: Values by the section and the field of TOML.
 Fields = dict[str, Any]

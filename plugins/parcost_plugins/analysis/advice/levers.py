@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from parcost import Chart, Curve, Outcome, Section, Study, block_name, formula
 from parcost.numeric import is_array
 from parcost_plugins.analysis.advice.changes import Change, Effect
+from parcost_plugins.physics.run_choices import HIDING, tensor_overlap
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
 from parcost_plugins.vocabulary.framework import CUDA_GRAPHS
 from parcost_plugins.vocabulary.offers import has
-from parcost_plugins.vocabulary.run_choices import HIDING, tensor_overlap
 
 if TYPE_CHECKING:
     from parcost_plugins.analysis.advice.reach import Attempt

@@ -11,16 +11,10 @@ from typing import Any
 
 from parcost import Outcome, Section, SpecError, Study, record
 from parcost.numeric import all_of
-from parcost_plugins.vocabulary import (
-    Cluster,
-    Layout,
-    ScheduleChoice,
-    Targets,
-    Training,
-    flops_per_token,
-)
+from parcost_plugins.physics import flops_per_token
+from parcost_plugins.physics.run_choices import HIDING
+from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Targets, Training
 from parcost_plugins.vocabulary.offers import has
-from parcost_plugins.vocabulary.run_choices import HIDING
 
 _MOST = 4096  # micro-batches that are tried
 

@@ -12,20 +12,14 @@ from typing import Any, NamedTuple
 from parcost import Outcome, PipelineShape, Study
 from parcost.numeric import all_of
 from parcost_plugins.analysis.advice.reach import Attempt, try_change
-from parcost_plugins.vocabulary import (
-    Layout,
-    Recompute,
-    Routing,
-    ScheduleChoice,
-    Training,
-    memory_limits,
-)
+from parcost_plugins.physics import memory_limits
+from parcost_plugins.physics.neighbours import all_divisors
+from parcost_plugins.physics.partition import end_layers
+from parcost_plugins.physics.routing import dispatcher_of
+from parcost_plugins.physics.run_choices import reduces_each_micro_batch
+from parcost_plugins.vocabulary import Layout, Recompute, Routing, ScheduleChoice, Training
 from parcost_plugins.vocabulary.framework import DISPATCHERS
-from parcost_plugins.vocabulary.neighbours import all_divisors
 from parcost_plugins.vocabulary.offers import has, usual_schedules
-from parcost_plugins.vocabulary.partition import end_layers
-from parcost_plugins.vocabulary.routing import dispatcher_of
-from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch
 
 _CHUNKS = 6  # numbers of chunks that are tried
 _PASSES = 20_000  # of all micro-batches on all virtual stages, to keep a screen quick

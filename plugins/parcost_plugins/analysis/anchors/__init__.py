@@ -28,8 +28,8 @@ from parcost_plugins.analysis.anchors.evaluation import (
     find_anchoring,
     job_spread,
 )
+from parcost_plugins.physics.memory_counters import allocated_memory, reserved_memory
 from parcost_plugins.vocabulary import Training
-from parcost_plugins.vocabulary.memory_counters import allocated_memory, reserved_memory
 
 STEP, RESERVED, ALLOCATED = "anchored_step_time", "anchored_reserved", "anchored_allocated"
 _SOURCE = "shrinkage by the spread of the open runs between and within jobs"

@@ -31,18 +31,10 @@ from parcost_plugins.analysis.anchors.causes import (
     step_parts,
     table,
 )
-from parcost_plugins.vocabulary import (
-    Adapters,
-    Anchor,
-    Cluster,
-    JobSpread,
-    Training,
-    flops_per_token,
-)
-from parcost_plugins.vocabulary.adapters import trains_model
-from parcost_plugins.vocabulary.anchor import read_settings
-from parcost_plugins.vocabulary.memory_counters import allocated_memory, reserved_memory
-from parcost_plugins.vocabulary.shrinkage import (
+from parcost_plugins.physics import flops_per_token
+from parcost_plugins.physics.adapters import trains_model
+from parcost_plugins.physics.memory_counters import allocated_memory, reserved_memory
+from parcost_plugins.physics.shrinkage import (
     Shrinkage,
     Spread,
     disagree,
@@ -50,6 +42,8 @@ from parcost_plugins.vocabulary.shrinkage import (
     outliers,
     shrink,
 )
+from parcost_plugins.vocabulary import Adapters, Anchor, Cluster, JobSpread, Training
+from parcost_plugins.vocabulary.anchor import read_settings
 
 #: Attributes of a recipe that tell jobs apart.
 _RECIPE = ("compute", "narrow", "microscaled", "scale_block")

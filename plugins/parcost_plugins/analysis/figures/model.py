@@ -8,10 +8,10 @@ from functools import partial
 from parcost import Figure, Formula, Outcome, Pipeline, Real, Study, Work, attribute, formula
 from parcost.numeric import any_of
 from parcost_plugins.analysis.figures.time import tokens
+from parcost_plugins.physics.adapters import TRAINED_PASSES, passes_of, trains_model
+from parcost_plugins.physics.attention_mask import writes_scores
 from parcost_plugins.vocabulary import Cluster, Training
-from parcost_plugins.vocabulary.adapters import TRAINED_PASSES, passes_of, trains_model
 from parcost_plugins.vocabulary.anchor import step_time_note
-from parcost_plugins.vocabulary.attention_mask import writes_scores
 
 
 def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:

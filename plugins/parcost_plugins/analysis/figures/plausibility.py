@@ -8,7 +8,8 @@ from parcost import Check, Outcome, Study
 from parcost.numeric import maximum
 from parcost_plugins.analysis.figures.time import tokens
 from parcost_plugins.analysis.rulebook import RULES
-from parcost_plugins.vocabulary import Cluster, PlausibleRange, Training, flops_per_token
+from parcost_plugins.physics import flops_per_token
+from parcost_plugins.vocabulary import Cluster, PlausibleRange, Training
 
 #: Attributes of the block `plausible` with an MFU that no run reaches, by data type.
 _MOST = {"fp8": "mfu_fp8", "fp4": "mfu_fp4"}

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Sheet, Study, attribute, exposed_seconds
 from parcost_plugins.analysis.figures.time import bubble_seconds, communication_seconds, tokens
-from parcost_plugins.vocabulary import Cluster, Layout, Training, layers
+from parcost_plugins.physics import layers
+from parcost_plugins.vocabulary import Cluster, Layout, Training
 
 
 def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from parcost import Group, Section, Study
 from parcost.numeric import all_of
+from parcost_plugins.physics.run_choices import reduces_each_micro_batch
 from parcost_plugins.vocabulary import Cluster, Layout
-from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch
 
 
 class _ParallelDimension(NamedTuple):

@@ -13,7 +13,8 @@ from typing import Any
 
 from parcost import Outcome, Section, SpecError, Study, record
 from parcost.numeric import all_of
-from parcost_plugins.vocabulary import Cluster, Plan, Training, memory_limits
+from parcost_plugins.physics import memory_limits
+from parcost_plugins.vocabulary import Cluster, Plan, Training
 
 _NO_SPLIT: Mapping[str, Any] = {
     "layout.tp": 1,

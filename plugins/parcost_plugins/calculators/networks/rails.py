@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Group, Sheet, Study, block_name
+from parcost_plugins.physics.exchange import AlphaBeta
 from parcost_plugins.vocabulary import Level, RailExchange
-from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 _SOURCE = "NCCL 2.12 release notes: PXN; DeepEP: two-level dispatch"
 

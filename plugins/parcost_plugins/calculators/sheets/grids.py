@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Formula, Real, Sheet, Study, block_name
 from parcost.numeric import divides, where
 from parcost_plugins.calculators.rulebook import RULES
+from parcost_plugins.physics.neighbours import all_divisors
 from parcost_plugins.vocabulary import Grid
-from parcost_plugins.vocabulary.neighbours import all_divisors
 
 _DEGREES = ("tp", "cp", "dp", "pp")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from parcost import Curve, Link, Rate, Real, record
 from parcost.numeric import maximum, where
-from parcost_plugins.vocabulary.exchange import AlphaBeta, SlowestLink
+from parcost_plugins.physics.exchange import AlphaBeta, SlowestLink
 
 
 @record(kw_only=True, eq=False)

@@ -39,13 +39,13 @@ from parcost_plugins.collectives.nccl.pairs import (
 )
 from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.ring import Ring
+from parcost_plugins.physics.exchange import AlphaBeta
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
     KernelChoice,
     Training,
 )
-from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 _SOURCE = "NCCL, src/graph/tuning.cc, by the table of its release"
 #: The names of pairs whose algorithm has a form of its own without a library.

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Memory, Outcome, Rulebook, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.context.exchange import exchange, is_single_rank
 from parcost_plugins.parallelism.context.rulebook import RULES
-from parcost_plugins.vocabulary.kernel_times import stream_work
+from parcost_plugins.physics.kernel_times import stream_work
 
 
 @hookimpl

@@ -37,10 +37,10 @@ from parcost import Pass, Real, Work, formula, link_resources, occurs
 from parcost.numeric import minimum
 from parcost_plugins.parallelism.context.exchange import FP32, ContextExchange
 from parcost_plugins.parallelism.context.ring import last_gradient_message
+from parcost_plugins.physics.run_choices import open_window
 from parcost_plugins.vocabulary import KernelChoice, Stream, Training
 from parcost_plugins.vocabulary.causes import CONTEXT
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE
-from parcost_plugins.vocabulary.run_choices import open_window
 
 SOURCE = (
     "PyTorch 2.6, distributed/tensor/experimental/_attention.py: _SDPAMerger, "

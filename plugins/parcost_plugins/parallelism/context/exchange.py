@@ -11,6 +11,9 @@ from attrs import evolve
 
 from parcost import Formula, Group, Pass, Real, Study, formula, map_counts, record, symbols_of
 from parcost.numeric import any_of, maximum, minimum
+from parcost_plugins.physics import slowdown
+from parcost_plugins.physics.context import algorithm, all_to_all_degree
+from parcost_plugins.physics.partition import Counts
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     Context,
@@ -18,10 +21,7 @@ from parcost_plugins.vocabulary import (
     Layout,
     Model,
     Training,
-    slowdown,
 )
-from parcost_plugins.vocabulary.context import algorithm, all_to_all_degree
-from parcost_plugins.vocabulary.partition import Counts
 
 FP32 = 4.0  # bytes of an output that is added up over blocks, and of its statistics
 SIZES = "counted from the tensors that attention reads"

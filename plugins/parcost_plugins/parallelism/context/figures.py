@@ -10,8 +10,8 @@ from parcost.numeric import any_of
 from parcost_plugins.parallelism.context.all_to_all import ULYSSES, shares
 from parcost_plugins.parallelism.context.exchange import SIZES, ContextExchange
 from parcost_plugins.parallelism.context.ring import RING
+from parcost_plugins.physics.kernel_times import kernel_seconds
 from parcost_plugins.vocabulary import Cluster, FusedAttention, Layout, Training
-from parcost_plugins.vocabulary.kernel_times import kernel_seconds
 
 
 def ranks(study: Study) -> Figure:

@@ -12,17 +12,17 @@ from itertools import product
 from parcost import Call, Formula, Pass, Real, Work, formula, link_resources, occurs
 from parcost.numeric import all_of
 from parcost_plugins.parallelism.context.exchange import ContextExchange
-from parcost_plugins.vocabulary import FusedAttention, Training
-from parcost_plugins.vocabulary.attention_mask import (
+from parcost_plugins.physics.attention_mask import (
     attended_tokens,
     attended_tokens_of_busiest,
     attended_tokens_of_busiest_pair,
 )
+from parcost_plugins.physics.kernel_times import kernel_seconds
+from parcost_plugins.physics.partition import Counts
+from parcost_plugins.physics.run_choices import open_window
+from parcost_plugins.vocabulary import FusedAttention, Training
 from parcost_plugins.vocabulary.causes import CONTEXT
-from parcost_plugins.vocabulary.kernel_times import kernel_seconds
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE
-from parcost_plugins.vocabulary.partition import Counts
-from parcost_plugins.vocabulary.run_choices import open_window
 
 RING = "Liu et al. 2023 (ring attention)"
 LOCK_STEP = "each step of a ring waits for the rank with an unmasked block"

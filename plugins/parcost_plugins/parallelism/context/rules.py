@@ -8,21 +8,21 @@ from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, is_array, maximum, where
 from parcost_plugins.parallelism.context.exchange import ContextExchange, exchange
 from parcost_plugins.parallelism.context.rulebook import RULES
-from parcost_plugins.vocabulary import Cluster, Context, Layout, Training
-from parcost_plugins.vocabulary.attention_mask import writes_scores
-from parcost_plugins.vocabulary.context import (
+from parcost_plugins.physics.attention_mask import writes_scores
+from parcost_plugins.physics.context import (
     algorithm,
     sequence_parts,
     sequence_step,
     sink_algorithm,
     window_algorithm,
 )
-from parcost_plugins.vocabulary.neighbours import (
+from parcost_plugins.physics.neighbours import (
     divisors,
     divisors_of_both,
     first_failure,
     multiples,
 )
+from parcost_plugins.vocabulary import Cluster, Context, Layout, Training
 
 _TWO_EACH = ": each of the cp ranks has two parts, one from either end"
 

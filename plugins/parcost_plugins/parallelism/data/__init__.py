@@ -20,7 +20,7 @@ from parcost_plugins.parallelism.data import (
     tied_embedding,
 )
 from parcost_plugins.parallelism.data.rulebook import RULES
-from parcost_plugins.vocabulary.run_choices import shards_gradients
+from parcost_plugins.physics.run_choices import shards_gradients
 
 PARTS = ("zero",)
 

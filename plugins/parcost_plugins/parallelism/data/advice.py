@@ -7,19 +7,15 @@ from typing import Any
 
 from parcost import Once, Outcome, Section, Study, Work
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, trained_groups
-from parcost_plugins.vocabulary import (
-    Layout,
-    Targets,
-    Training,
-    memory_limits,
-)
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics import memory_limits
+from parcost_plugins.physics.run_choices import (
     copies_buckets,
     gradient_bucket,
     hides_gradients,
     shards_states,
     shards_weights,
 )
+from parcost_plugins.vocabulary import Layout, Targets, Training
 
 
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:

@@ -23,17 +23,17 @@ from functools import reduce
 
 from parcost import Real, Study
 from parcost.numeric import maximum, minimum, where
-from parcost_plugins.vocabulary import Offload, Parameters, Stream, Training
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics.run_choices import (
     reduces_each_micro_batch,
     staged_elements,
     zero_stage,
 )
-from parcost_plugins.vocabulary.stage_parameters import (
+from parcost_plugins.physics.stage_parameters import (
     group_by_count,
     trained_kinds,
     trained_parameters,
 )
+from parcost_plugins.vocabulary import Offload, Parameters, Stream, Training
 
 SOURCE = (
     "DeepSpeed, runtime/zero/stage_1_and_2.py: average_tensor, allreduce_bucket; stage3.py and "

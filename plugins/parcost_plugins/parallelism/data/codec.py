@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from parcost import Once, Pass, Real, Study, Work, formula
 from parcost.numeric import where
 from parcost_plugins.parallelism.data.shard_groups import COMPRESSION
+from parcost_plugins.physics.run_choices import shards_gradients
+from parcost_plugins.physics.stage_parameters import StageKind, trained_kinds
 from parcost_plugins.vocabulary import (
     Cluster,
     Compression,
@@ -18,8 +20,6 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.run_choices import shards_gradients
-from parcost_plugins.vocabulary.stage_parameters import StageKind, trained_kinds
 
 BESIDE: Pass = "W"  # the gradients that are compressed have just been computed
 

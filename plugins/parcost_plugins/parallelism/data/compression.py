@@ -14,9 +14,9 @@ from attrs import evolve
 
 from parcost import Call, Communication, Formula, Group, Real, Study, formula, record
 from parcost.numeric import any_of, maximum, where
+from parcost_plugins.physics.stage_parameters import StageKind
 from parcost_plugins.vocabulary import Compression, Training
 from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
-from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 
 @record(kw_only=True, eq=False)

@@ -11,12 +11,12 @@ from functools import partial
 
 from parcost import Group, Mask, Once, Real, Study, formula, stage_number
 from parcost.numeric import all_of, where
+from parcost_plugins.physics.partition import stages_of_devices
+from parcost_plugins.physics.run_choices import shards_states
+from parcost_plugins.physics.stage_parameters import trained_kinds
+from parcost_plugins.physics.sums import reduction_algorithm
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.partition import stages_of_devices
-from parcost_plugins.vocabulary.run_choices import shards_states
-from parcost_plugins.vocabulary.stage_parameters import trained_kinds
-from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
 @stage_number

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from parcost import Once, Study, formula, link_resources
 from parcost.numeric import is_array
 from parcost_plugins.parallelism.data.shard_groups import OUTER_STEP
+from parcost_plugins.physics.run_choices import shards_states
+from parcost_plugins.physics.stage_parameters import trained_kinds
 from parcost_plugins.vocabulary import CollectiveChoice, LocalUpdates
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.run_choices import shards_states
-from parcost_plugins.vocabulary.stage_parameters import trained_kinds
 
 
 def outer_exchange(study: Study) -> Iterator[Once]:

@@ -25,9 +25,9 @@ from parcost_plugins.parallelism.data.shard_groups import (
     times,
     trained_groups,
 )
+from parcost_plugins.physics.run_choices import hides_gradients, scatters
 from parcost_plugins.vocabulary import Overlap, Training
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.run_choices import hides_gradients, scatters
 
 
 def step_reduction(study: Study) -> Iterator[Once]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from parcost import Check, Study
 from parcost.numeric import is_array, where
 from parcost_plugins.parallelism.data.rulebook import RULES
+from parcost_plugins.physics.neighbours import divisors
+from parcost_plugins.physics.run_choices import zero_stage
+from parcost_plugins.physics.stage_parameters import spread
 from parcost_plugins.vocabulary import Compression, Layout, LocalUpdates
-from parcost_plugins.vocabulary.neighbours import divisors
-from parcost_plugins.vocabulary.run_choices import zero_stage
-from parcost_plugins.vocabulary.stage_parameters import spread
 
 _NEEDS_WHOLE = ("one_bit", "top_k", "power_sgd")
 

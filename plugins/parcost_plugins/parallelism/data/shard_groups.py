@@ -8,21 +8,17 @@ from typing import Any
 from parcost import Call, Formula, Pass, Real, Study, Work, formula, link_resources, record
 from parcost.numeric import ceil_div, is_array, maximum
 from parcost_plugins.parallelism.data.compression import ReductionCost, exchange
-from parcost_plugins.vocabulary import (
-    CollectiveChoice,
-    LocalUpdates,
-    Training,
-    slowdown,
-)
-from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.partition import ends_share_device
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics import slowdown
+from parcost_plugins.physics.partition import ends_share_device
+from parcost_plugins.physics.run_choices import (
     gradient_bucket,
     hides_gradients,
     hides_parameters,
     shards_states,
 )
-from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, trained_kinds
+from parcost_plugins.physics.stage_parameters import StageKind, stage_kinds, trained_kinds
+from parcost_plugins.vocabulary import CollectiveChoice, LocalUpdates, Training
+from parcost_plugins.vocabulary.causes import DATA
 
 #: Tags of terms: gradient reduction, compression, averaging over workers.
 GRADIENTS, COMPRESSION, OUTER_STEP = "gradients", "compression", "outer step"

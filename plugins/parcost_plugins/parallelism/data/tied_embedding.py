@@ -14,19 +14,13 @@ from operator import add
 
 from parcost import Group, Once, Real, Study, formula, map_counts
 from parcost_plugins.parallelism.data.copies import distant_ranks
-from parcost_plugins.vocabulary import (
-    CollectiveChoice,
-    Layout,
-    Sharding,
-    Training,
-    on_first,
-    on_last,
-)
-from parcost_plugins.vocabulary.adapters import trains_model
+from parcost_plugins.physics import on_first, on_last
+from parcost_plugins.physics.adapters import trains_model
+from parcost_plugins.physics.partition import ends_share_device
+from parcost_plugins.physics.run_choices import zero_stage
+from parcost_plugins.physics.sums import reduction_algorithm
+from parcost_plugins.vocabulary import CollectiveChoice, Layout, Sharding, Training
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.partition import ends_share_device
-from parcost_plugins.vocabulary.run_choices import zero_stage
-from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
 def reduction(study: Study) -> Iterator[Once]:

@@ -21,15 +21,8 @@ from parcost_plugins.parallelism.data.shard_groups import (
     shard_groups,
     trained_groups,
 )
-from parcost_plugins.vocabulary import (
-    Compression,
-    Layout,
-    LocalUpdates,
-    Training,
-)
-from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
-from parcost_plugins.vocabulary.partition import stages_of_devices
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics.partition import stages_of_devices
+from parcost_plugins.physics.run_choices import (
     gathers_once,
     keeps_last_layer,
     replicates_each_micro_batch,
@@ -39,7 +32,14 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_states,
     shards_weights,
 )
-from parcost_plugins.vocabulary.stage_parameters import StageKind
+from parcost_plugins.physics.stage_parameters import StageKind
+from parcost_plugins.vocabulary import (
+    Compression,
+    Layout,
+    LocalUpdates,
+    Training,
+)
+from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
 
 #: Tags of terms that follow the end of backward.
 _REDUCED = (GRADIENTS, COMPRESSION, OUTER_STEP)

@@ -19,10 +19,8 @@ from parcost.numeric import any_of, ceil_div, maximum, ratio
 from parcost_plugins.parallelism.data import bucket_copies, zero_memory, zero_rules
 from parcost_plugins.parallelism.data.replicas import hybrid_reduction, reduction_name
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, times, trained_groups
-from parcost_plugins.vocabulary import Layout, Sharding, Stream, Training
-from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.kernel_times import stream_work
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics.kernel_times import stream_work
+from parcost_plugins.physics.run_choices import (
     gathers_on_arrival,
     gradient_bucket,
     groups_experts,
@@ -33,7 +31,9 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_states,
     shards_weights,
 )
-from parcost_plugins.vocabulary.stage_parameters import StageKind
+from parcost_plugins.physics.stage_parameters import StageKind
+from parcost_plugins.vocabulary import Layout, Sharding, Stream, Training
+from parcost_plugins.vocabulary.causes import DATA
 
 When = Literal["fill", "end"]
 

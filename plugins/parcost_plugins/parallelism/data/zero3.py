@@ -35,10 +35,7 @@ from parcost_plugins.parallelism.data.shard_groups import (
     times,
     trained_groups,
 )
-from parcost_plugins.vocabulary import Sharding, Training
-from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics.run_choices import (
     gathers_on_arrival,
     gathers_once,
     hides_gradients,
@@ -48,7 +45,10 @@ from parcost_plugins.vocabulary.run_choices import (
     replicates_each_micro_batch,
     reshards,
 )
-from parcost_plugins.vocabulary.stage_parameters import StageKind
+from parcost_plugins.physics.stage_parameters import StageKind
+from parcost_plugins.vocabulary import Sharding, Training
+from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
 
 Part = Literal["before", "layer", "after", "ends"]
 Under = Literal["nothing", "pass", "head"]

@@ -23,14 +23,14 @@ from collections.abc import Callable, Iterable, Iterator
 from parcost import Pass, Real, Study
 from parcost.numeric import any_of
 from parcost_plugins.parallelism.data.shard_groups import keeps_ends
-from parcost_plugins.vocabulary import Parameters, Stream, Training
-from parcost_plugins.vocabulary.adapters import gathered_bytes
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics.adapters import gathered_bytes
+from parcost_plugins.physics.run_choices import (
     gathers_per_micro_batch,
     reduces_each_micro_batch,
     reshards,
 )
-from parcost_plugins.vocabulary.stage_parameters import group_by_count, trained_parameters
+from parcost_plugins.physics.stage_parameters import group_by_count, trained_parameters
+from parcost_plugins.vocabulary import Parameters, Stream, Training
 
 SOURCE = "the framework's copies out of and into the buffers of its collectives"
 LOOP = "openxla/xla pull request 5473: copies of weights against hazards of read after write"

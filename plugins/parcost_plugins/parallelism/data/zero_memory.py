@@ -8,10 +8,8 @@ from typing import Any
 from parcost import Formula, Memory, Moment, Study, formula, symbols_of
 from parcost.numeric import any_of, maximum, minimum
 from parcost_plugins.parallelism.data.shard_groups import is_tied, keeps_ends
-from parcost_plugins.vocabulary import Layout, Sharding, Training
-from parcost_plugins.vocabulary.adapters import trains_model
-from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.run_choices import (
+from parcost_plugins.physics.adapters import trains_model
+from parcost_plugins.physics.run_choices import (
     freed_by_loss,
     gradient_bucket,
     gradient_shards,
@@ -20,7 +18,9 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_weights,
     zero_stage,
 )
-from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, trained_kinds
+from parcost_plugins.physics.stage_parameters import StageKind, stage_kinds, trained_kinds
+from parcost_plugins.vocabulary import Layout, Sharding, Training
+from parcost_plugins.vocabulary.causes import BUFFERS
 
 _LAYERS: tuple[Moment, ...] = ("forward", "backward", "end_of_backward", "gather")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from parcost import Check, Study
 from parcost.numeric import is_array, maximum, where
 from parcost_plugins.parallelism.data.rulebook import RULES
+from parcost_plugins.physics.neighbours import divisors
 from parcost_plugins.vocabulary import Layout, LocalUpdates, Sharding
-from parcost_plugins.vocabulary.neighbours import divisors
 
 
 def rules(study: Study) -> Iterator[Check]:

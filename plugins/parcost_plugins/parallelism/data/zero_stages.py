@@ -11,7 +11,8 @@ from typing import Any
 from parcost import Outcome, Real, Section, SpecError, Study
 from parcost.numeric import all_of
 from parcost_plugins.parallelism.data.volumes import sent_by_stage
-from parcost_plugins.vocabulary import Layout, Plan, Targets, memory_limits
+from parcost_plugins.physics import memory_limits
+from parcost_plugins.vocabulary import Layout, Plan, Targets
 
 _STAGES = (0, 1, 2, 3)
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Once, Study, Work, formula, hookimpl, link_resources
+from parcost_plugins.physics.stage_parameters import trained_kinds
+from parcost_plugins.physics.sums import reduction_algorithm
 from parcost_plugins.vocabulary import (
     Adapters,
     CollectiveChoice,
@@ -21,8 +23,6 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.causes import EXPERT
-from parcost_plugins.vocabulary.stage_parameters import trained_kinds
-from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
 @hookimpl

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from parcost import Memory, Study, formula, hookimpl, map_counts
 from parcost.numeric import maximum
 from parcost_plugins.parallelism.expert.exchange import exchange_of
+from parcost_plugins.physics.partition import layer_counts
 from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.partition import layer_counts
 
 
 @hookimpl

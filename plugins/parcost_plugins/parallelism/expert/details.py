@@ -7,13 +7,8 @@ from collections.abc import Iterator
 from parcost import Figure, Outcome, Real, Sheet, Study, hookimpl
 from parcost.numeric import any_of
 from parcost_plugins.parallelism.expert.exchange import TokenExchange, token_exchange
+from parcost_plugins.physics.routing import distinct_groups, rank_tokens, routing_load, sources
 from parcost_plugins.vocabulary import Layout, Parameters, Routing, Training
-from parcost_plugins.vocabulary.routing import (
-    distinct_groups,
-    rank_tokens,
-    routing_load,
-    sources,
-)
 
 
 @hookimpl

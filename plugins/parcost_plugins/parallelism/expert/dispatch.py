@@ -25,9 +25,9 @@ from parcost import (
     quantity,
 )
 from parcost.numeric import minimum
+from parcost_plugins.physics.routing import distinct_groups, random_load, ranks_in_units
 from parcost_plugins.vocabulary.answers import mark_details
 from parcost_plugins.vocabulary.link_rates import link_rate
-from parcost_plugins.vocabulary.routing import distinct_groups, random_load, ranks_in_units
 
 _HEADLINES = ("bytes_per_rank", "peers", "imbalance", "outer_seconds", "seconds", "straggler")
 

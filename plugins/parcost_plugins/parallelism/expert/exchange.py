@@ -45,20 +45,10 @@ from parcost import (
     stage_number,
 )
 from parcost.numeric import any_of, maximum, minimum, ratio, sqrt, where
-from parcost_plugins.vocabulary import (
-    Cluster,
-    CollectiveChoice,
-    Layout,
-    Routing,
-    Training,
-    slowdown,
-)
-from parcost_plugins.vocabulary.causes import EXPERT
-from parcost_plugins.vocabulary.exchange import exchange_links
-from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
-from parcost_plugins.vocabulary.operators import SHARED_EXPERTS
-from parcost_plugins.vocabulary.partition import Counts, layer_counts
-from parcost_plugins.vocabulary.routing import (
+from parcost_plugins.physics import slowdown
+from parcost_plugins.physics.exchange import exchange_links
+from parcost_plugins.physics.partition import Counts, layer_counts
+from parcost_plugins.physics.routing import (
     busiest_rank_load,
     dispatcher_of,
     distinct_groups,
@@ -67,7 +57,11 @@ from parcost_plugins.vocabulary.routing import (
     rank_tokens,
     ranks_in_units,
 )
-from parcost_plugins.vocabulary.run_choices import open_window, recomputed_modules
+from parcost_plugins.physics.run_choices import open_window, recomputed_modules
+from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, Routing, Training
+from parcost_plugins.vocabulary.causes import EXPERT
+from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
+from parcost_plugins.vocabulary.operators import SHARED_EXPERTS
 
 DEDUPLICATED = "DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2"
 GATHERED = "Megatron-Core 0.16.1, moe/token_dispatcher.py: MoEAllGatherTokenDispatcher"

@@ -8,16 +8,16 @@ from parcost import Check, Real, Study, block_name, hookimpl
 from parcost.numeric import ceil, ceil_div, maximum, where
 from parcost_plugins.parallelism.expert.exchange import exchange_of
 from parcost_plugins.parallelism.expert.rulebook import RULES
-from parcost_plugins.vocabulary import Cluster, Layout, Model, Routing, ScheduleChoice, Training
-from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
-from parcost_plugins.vocabulary.neighbours import divisors_of_both
-from parcost_plugins.vocabulary.routing import (
+from parcost_plugins.physics.neighbours import divisors_of_both
+from parcost_plugins.physics.routing import (
     dispatcher_of,
     load_imbalance,
     overflow,
     routing_load,
     sends_once,
 )
+from parcost_plugins.vocabulary import Cluster, Layout, Model, Routing, ScheduleChoice, Training
+from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 
 _PAIRING = ("one_f_one_b", "interleaved")  # of Megatron-LM, which pairs their micro-batches
 _PAIRED = ("dualpipe", "dualpipe_v")  # their passes run as pairs, which hide communication

@@ -54,10 +54,11 @@ from parcost_plugins.parallelism.tensor.layer_collectives import (
 )
 from parcost_plugins.parallelism.tensor.rulebook import RULES
 from parcost_plugins.parallelism.tensor.weight_gradients import defers_weight_gradients
-from parcost_plugins.vocabulary import Layout, Training, on_first, on_last
-from parcost_plugins.vocabulary.adapters import trains_model
+from parcost_plugins.physics import on_first, on_last
+from parcost_plugins.physics.adapters import trains_model
+from parcost_plugins.physics.run_choices import tensor_overlap
+from parcost_plugins.vocabulary import Layout, Training
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
-from parcost_plugins.vocabulary.run_choices import tensor_overlap
 
 LOSS_SUMS = 3  # the greatest logit, the target's, and the sum of the exponentials
 

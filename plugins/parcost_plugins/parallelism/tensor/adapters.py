@@ -25,14 +25,14 @@ from typing import Literal, NamedTuple
 from parcost import Pass, Study, Work, map_counts, occurs
 from parcost_plugins.parallelism.tensor.group import TensorGroup
 from parcost_plugins.parallelism.tensor.layer_collectives import Message, Operation
+from parcost_plugins.physics.partition import Counts
+from parcost_plugins.physics.run_choices import regathers_inputs
 from parcost_plugins.vocabulary import Adapters, Gemm, Layout, Training
 from parcost_plugins.vocabulary.operators import (
     ADAPTER_COLUMNS,
     ADAPTER_ROWS,
     SHARED_ADAPTER_COLUMNS,
 )
-from parcost_plugins.vocabulary.partition import Counts
-from parcost_plugins.vocabulary.run_choices import regathers_inputs
 
 (_COLUMNS_A, _COLUMNS_B), (_ROWS_A, _ROWS_B) = ADAPTER_COLUMNS, ADAPTER_ROWS
 _SHARED_A = SHARED_ADAPTER_COLUMNS[0]

@@ -14,9 +14,10 @@ from parcost_plugins.parallelism.tensor.layer_collectives import (
     pairs,
     rows_of,
 )
-from parcost_plugins.vocabulary import Gemm, Layout, Training, layers
-from parcost_plugins.vocabulary.adapters import trains_model
-from parcost_plugins.vocabulary.run_choices import tensor_overlap
+from parcost_plugins.physics import layers
+from parcost_plugins.physics.adapters import trains_model
+from parcost_plugins.physics.run_choices import tensor_overlap
+from parcost_plugins.vocabulary import Gemm, Layout, Training
 
 SOURCE = "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022"
 _RING = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}

@@ -10,10 +10,11 @@ from attrs import field
 from parcost import Formula, Pass, Real, Study, Work, formula, link_resources, record
 from parcost.numeric import any_of
 from parcost_plugins.parallelism.tensor.layer_collectives import LayerRow, Message
-from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
+from parcost_plugins.physics import slowdown
+from parcost_plugins.physics.run_choices import open_window
+from parcost_plugins.physics.sums import reduction_algorithm
+from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training
 from parcost_plugins.vocabulary.causes import TENSOR
-from parcost_plugins.vocabulary.run_choices import open_window
-from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 FP32 = 4.0  # bytes: the loss is reduced in full precision
 

@@ -8,6 +8,7 @@ from operator import add
 from typing import Literal, NamedTuple
 
 from parcost import Pass, Real, Study, map_counts, occurs, record
+from parcost_plugins.physics.partition import Counts
 from parcost_plugins.vocabulary import Gemm, Layout, Model
 from parcost_plugins.vocabulary.operators import (
     ATTENTION_COLUMNS,
@@ -17,7 +18,6 @@ from parcost_plugins.vocabulary.operators import (
     SHARED_EXPERTS,
     SHARED_ROWS,
 )
-from parcost_plugins.vocabulary.partition import Counts
 
 Operation = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all"]
 

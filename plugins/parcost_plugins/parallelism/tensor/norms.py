@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 
 from parcost import Once, Real, Study, formula
 from parcost_plugins.parallelism.tensor.group import TensorGroup
+from parcost_plugins.physics.adapters import is_trained, trains_model
+from parcost_plugins.physics.stage_parameters import slots
+from parcost_plugins.physics.sums import reduction_algorithm
 from parcost_plugins.vocabulary import Layout, Parameters, Training
-from parcost_plugins.vocabulary.adapters import is_trained, trains_model
 from parcost_plugins.vocabulary.causes import TENSOR
-from parcost_plugins.vocabulary.stage_parameters import slots
-from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
 def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, any_of, ceil_div, minimum, where
 from parcost_plugins.parallelism.tensor.rulebook import RULES
-from parcost_plugins.vocabulary import Layout, Overlap, Training
-from parcost_plugins.vocabulary.context import sequence_step
-from parcost_plugins.vocabulary.neighbours import (
+from parcost_plugins.physics.context import sequence_step
+from parcost_plugins.physics.neighbours import (
     first_failure,
     multiples,
     next_to,
     tensor_degrees,
 )
-from parcost_plugins.vocabulary.run_choices import tensor_overlap
+from parcost_plugins.physics.run_choices import tensor_overlap
+from parcost_plugins.vocabulary import Layout, Overlap, Training
 
 PADDED_TO = (
     128.0  # rows per rank, Megatron-LM's default: offered to a vocabulary that does not divide

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from parcost import CountsByStructure, record, stage_counts, stage_number, sum_counts
 from parcost.numeric import all_of, any_of, is_array, max_of, maximum, ratio, where
-from parcost_plugins.vocabulary.adapters import (
+from parcost_plugins.physics.adapters import (
     Holding,
     gathered_bytes,
     holding_of,
@@ -22,9 +22,9 @@ from parcost_plugins.vocabulary.adapters import (
     trains_model,
     weight_bytes,
 )
+from parcost_plugins.physics.partition import layers
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.operators import Parameters
-from parcost_plugins.vocabulary.partition import layers
 from parcost_plugins.vocabulary.sharding import LocalUpdates, Sharding
 from parcost_plugins.vocabulary.training import Training
 

@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from parcost import LONGEST_ORDER, Op, PipelineShape, stage_counts, stage_number
+from parcost_plugins.physics.neighbours import all_divisors
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
-from parcost_plugins.vocabulary.neighbours import all_divisors
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.training import Training
 
@@ -110,7 +110,7 @@ def layers(study: Study) -> Counts:
     MTP layers come after the last layer, on the stage of the head. Assumes that the rules
     ``stages-sum``, ``layers-divide`` and ``layers-few`` pass.
 
-    >>> from parcost_plugins.vocabulary.partition import deal
+    >>> from parcost_plugins.physics.partition import deal
     >>> deal(10, 4, first=1, last=1)
     (2, 3, 3, 2)
     >>> deal(10, 4)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from parcost import Mask, Real, block_name, resolver, stage_number
 from parcost.numeric import all_of, any_of, maximum, where
+from parcost_plugins.physics.context import algorithm
 from parcost_plugins.vocabulary.adapters import Adapters
-from parcost_plugins.vocabulary.context import Context, algorithm
+from parcost_plugins.vocabulary.context import Context
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.routing import Routing
