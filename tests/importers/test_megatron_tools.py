@@ -101,6 +101,27 @@ def test_a_command_of_ms_swift_has_its_defaults() -> None:
     assert not found.questions
 
 
+def test_more_arguments_of_ms_swift_are_those_of_megatron() -> None:
+    """`megatron_extra_kwargs` was an unknown key, so that the job recomputed its attention alone."""
+    more = '{"recompute_granularity": "full", "overlap_grad_reduce": true, "lr_warmup_init": 1e-6}'
+    text = f"{SWIFT.rstrip()} --torch_dtype bfloat16 --megatron_extra_kwargs '{more}'\n"
+    found = Megatron().translate("train.sh", text)
+    assert values(found)["training.recompute"] == "full"
+    assert values(found)["overlap.gradients"] == "on"
+    assert [one.name for one in found.unknown] == ["packing"]
+    (problem,) = Megatron().translate("train.sh", text.replace('"overlap', "overlap")).problems
+    assert "`--megatron_extra_kwargs`: a JSON object is expected" in problem.message
+
+
+def test_checkpoints_of_several_layers_ask_for_no_model() -> None:
+    """`recompute_num_layers` has the words of `num_layers`, which the catalogue entry states."""
+    text = SWIFT.replace("--model Qwen/Qwen3-8B", "--load ckpt/Qwen3-30B-A3B-mcore")
+    full = "--recompute_granularity full --recompute_method uniform --recompute_num_layers 4"
+    found = translate(Megatron(), "train.sh", f"{text.rstrip()} {full}\n")
+    assert not found.questions
+    assert [one.name for one in found.missing] == ["--recompute_num_layers"]
+
+
 def test_recomputation_of_ms_swift_may_be_none() -> None:
     """Its parser has full, selective and none; Megatron-LM leaves the flag out."""
     text = f"{SWIFT.rstrip()} --recompute_granularity none\n"

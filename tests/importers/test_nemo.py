@@ -693,3 +693,19 @@ def test_fsdp_of_nemo_2_without_a_strategy_asks_for_the_stage() -> None:
     found = nemo(fsdp)
     assert "layout.zero" in {one.attribute for one in found.questions}
     assert "layout.zero" not in settings(found)
+
+
+@pytest.mark.parametrize(("kind", "is_open"), [("rope", True), ("learned_absolute", False)])
+def test_unfused_rotary_embeddings_need_rotary_embeddings(kind: str, is_open: bool) -> None:
+    text = NEMO_1.replace("position_embedding_type: rope", f"position_embedding_type: {kind}")
+    found = NeMo().translate(
+        "run.yaml", text.replace("  bias: ", "  apply_rope_fusion: False\n  bias: ")
+    )
+    assert any("rope_fusion" in one.name for one in found.missing) == is_open
+
+
+def test_sharding_of_fsdp_that_is_off_changes_nothing() -> None:
+    own = "  fsdp: False\n  fsdp_sharding_strategy: full\n  dist_ckpt_parallel_load: True\n  bias: "
+    found = NeMo().translate("run.yaml", NEMO_1.replace("  bias: ", own))
+    assert settings(found) == settings(NeMo().translate("run.yaml", NEMO_1))
+    assert not found.unknown

@@ -159,3 +159,19 @@ def test_a_rate_of_dropout_that_is_no_number_is_an_error() -> None:
     assert [one.message for one in found.problems] == [
         "`model.attention_dropout`: a number from 0 to 1 is expected, but zorp is given"
     ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ("d_state: 16", "a model with Mamba layers"),
+        ("vision_config: {patch_size: 14}", "a vision tower"),
+        ("vision_config: {patch_size: false}", ""),
+    ],
+)
+def test_a_model_of_a_fork_that_the_language_lacks_is_rejected_by_name(
+    keys: str, what: str
+) -> None:
+    """The import asked for the model, and offered one of attention layers."""
+    found = Olmo().translate("run.yaml", JOB.replace("model:\n", f"model:\n  {keys}\n"))
+    assert [what in one.message for one in found.problems] == [True] * bool(what)

@@ -20,12 +20,12 @@ from parcost_formats.tools.drafts import (
     Draft,
     Option,
     digits,
-    key_of,
     make_key_option,
 )
 from parcost_formats.tools.file_importer import FileError, Place, error_at
 from parcost_formats.tools.json_text import JsonEntry, read_object
 from parcost_formats.tools.tables import is_listed, unknown_words, value_of_pattern
+from parcost_formats.tools.unsupported import find_strange_models
 from parcost_formats.tools.yaml_text import read_mapping
 
 __all__ = ["AUTO", "OFF", "TRUTHS", "SettingCollector", "cost_reason", "digits"]
@@ -105,7 +105,6 @@ class SettingCollector(Draft):
         self._table = table
         self._keys: set[str] = set()  # that were read
         self._results: set[str] = set()  # of them, those that set or list something
-        self._missing: list[ImportedKey] = []
         self.parts: Sequence[str] = ()  # other files whose keys are among the entries
 
     # Values
@@ -335,16 +334,6 @@ class SettingCollector(Draft):
         used = [one.removeprefix(known) for one in self.uses if one.startswith(known)]
         return block, block.rpartition(" extends ")[2] or next(iter(used), "")
 
-    def leave_open(self, key: str, reason: str, attribute: str = "") -> None:
-        """List a key that affects cost but could not be used; another file may set the
-        *attribute*.
-        """
-        self._missing.append(evolve(key_of(self.option(key), reason), attribute=attribute))
-
-    def lack(self, name: str, reason: str, attribute: str) -> None:
-        """List a value that the blocks need but the file lacks; another file may set it."""
-        self._missing.append(ImportedKey(name=name, reason=reason, attribute=attribute))
-
     # Tables
 
     def read_table(self, blocks: Mapping[str, str] | None = None) -> None:
@@ -362,7 +351,7 @@ class SettingCollector(Draft):
             return False
         what = self._table.get("open", {}).get(key, "")
         how = f"; {what}" if what else ""
-        if all(one.name != key for one in self._missing):
+        if all(one.name != key for one in self.missing):
             attribute = self._table.get("attributes", {}).get(key, "")
             why = f"`auto`: the arguments of the trainer decide{how}"
             self.leave_open(key, why, attribute)
@@ -373,8 +362,12 @@ class SettingCollector(Draft):
         for key, message, help in unknown_words(self._entries, self._table):
             self.problem(key, message, help)
         if not self.problems:
-            self.unknown += self._unread_keys()
-        return evolve(super().translation(), missing=self._missing, parts=self.parts)
+            unread = self._unread_keys()
+            strange = ((one.name, self._entries[one.name]) for one in unread)
+            plain = {key: entry for key, entry in strange if isinstance(entry, JsonEntry)}
+            self.problems += find_strange_models(plain)
+            self.unknown += unread
+        return evolve(super().translation(), parts=self.parts)
 
     def _unread_keys(self) -> list[ImportedKey]:
         """List the keys that nothing has read; return those that the table does not have."""

@@ -200,6 +200,7 @@ class Draft:
         self._ignored: list[ImportedKey] = []
         self.unknown: list[ImportedKey] = []
         self._questions: list[ImportQuestion] = []
+        self.missing: list[ImportedKey] = []
         self.sought: set[str] = set()  # keys that were looked up, and that the file lacks
 
     def option(self, option: Option | str) -> Option:
@@ -357,6 +358,16 @@ class Draft:
         """
         self.unknown.append(evolve(key_of(option, reason), attribute=attribute))
 
+    def leave_open(self, key: Option | str, reason: str, attribute: str = "") -> None:
+        """List a key that affects cost but could not be used; another file may set the
+        *attribute*.
+        """
+        self.missing.append(evolve(key_of(self.option(key), reason), attribute=attribute))
+
+    def lack(self, name: str, reason: str, attribute: str) -> None:
+        """List a value that the blocks need but the file lacks; another file may set it."""
+        self.missing.append(ImportedKey(name=name, reason=reason, attribute=attribute))
+
     def translation(self) -> Translation:
         """Return the translation; it has no blocks if the file has errors."""
         if self.problems:
@@ -374,6 +385,7 @@ class Draft:
             ignored=tuple(self._ignored),
             unknown=tuple(self.unknown),
             questions=tuple(self._questions),
+            missing=tuple(self.missing),
             sought=frozenset(self.sought),
         )
 

@@ -455,6 +455,9 @@ class _NeMoReader:
         kind = self._key("position_embedding_type", _MODELS)
         rows = self._key("max_position_embeddings", _MODELS)
         learned = found.value(kind) == "learned_absolute" if kind else not self._exported
+        fused = self._key("apply_rope_fusion", _MODELS)
+        if learned and fused is not None:
+            found.ignore(fused, "the model has learned positions")
         if kind and found.value(kind) == "alibi":
             found.set(f"{block}.alibi", "on", kind)
         number = None if rows is None else found.whole(rows)
@@ -547,6 +550,9 @@ class _NeMoReader:
                 found.ignore(name, "FSDP shards its state")
         elif name is not None and stage is not None:
             found.set("layout.zero", stage, name)
+        for key in ("model.fsdp_sharding_strategy", "model.fsdp_grad_reduce_dtype"):
+            if key in found and not found.switch("model.fsdp"):
+                found.ignore(key, "model.fsdp is off")
         is_fsdp = self._read_megatron_fsdp()
         for prefix in ("optim.config.", "trainer.strategy.ddp."):
             key = self._key("use_distributed_optimizer", [prefix])

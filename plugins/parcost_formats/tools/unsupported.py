@@ -48,6 +48,12 @@ def find_unsupported_features(
             )
 
 
+def find_strange_models(entries: Mapping[str, JsonEntry]) -> Iterator[ImportProblem]:
+    """Yield one error for each part of a model in *entries*, which are keys in no table."""
+    rules = {"version": "", "rejected": table("unsupported")["strange_keys"]}
+    return find_unsupported_features(entries, rules)
+
+
 def is_deciding(key: str, rules: Mapping[str, Any]) -> bool:
     """Return whether a job may be rejected because of the value of a key."""
     return any(fnmatchcase(key, pattern) for pattern in rules.get("rejected", {}))

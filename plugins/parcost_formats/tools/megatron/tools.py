@@ -10,7 +10,7 @@ from parcost_formats.tools.collector import read_configuration
 from parcost_formats.tools.drafts import Draft, Option, texts_of
 from parcost_formats.tools.file_importer import FileError, error_at
 from parcost_formats.tools.interpolation import resolve
-from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.json_text import JsonEntry, read_object
 from parcost_formats.tools.megatron.flags import PATTERNS, known_flags
 from parcost_formats.tools.tables import is_listed, table
 from parcost_formats.tools.unsupported import unsupported_help
@@ -82,7 +82,8 @@ class ToolJob:
 
     def reason(self, option: Option) -> str:
         """Return why an option has no effect, if the list of the tool has its name."""
-        names = _TOOLS[self.tool].get("ignored", {}).get("names", ()) if self.tool else ()
+        settings = _TOOLS[self.tool] if self.tool else {}
+        names = (*settings.get("ignored", {}).get("names", ()), *settings.get("rejected", ()))
         return f"{self.version}: it does not affect the step" if option.name in names else ""
 
     def complete(self) -> None:
@@ -180,12 +181,26 @@ def swift_job(options: Mapping[str, Option]) -> ToolJob:
             job.model = option
         elif (option is lora and job.adapters) or option.name in job.adapters:
             continue
+        elif option.name == "megatron_extra_kwargs" and not option.unread:
+            _add_more(job, option)
         elif option.name != "packing" or packing.text != "false":
             job.add(option)
     if job.model is None and "num_layers" not in job.options:
         job.checkpoint = job.options.get("load")
     job.complete()
     return job
+
+
+def _add_more(job: ToolJob, option: Option) -> None:
+    """Add the arguments of Megatron-LM in an option that has them as a JSON object."""
+    try:
+        entries = read_object(option.text)
+    except FileError as error:
+        job.rejected.append((option, f"a JSON object is expected: {error}"))
+        return
+    for name, entry in entries.items():
+        place = JsonEntry(entry.value, option.start, option.end)
+        _add(job, name, place)
 
 
 def yaml_job(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob:

@@ -135,7 +135,7 @@ def _layers(options: ToolOptions, method: str, layers: str) -> None:
         options.set("training.recompute", "none", count, "block: none of the layers")
     elif count is not None and number is not None and number > 1:
         why = "here the inputs of every layer are kept, in Megatron-LM of every n-th layer"
-        options.leave(count, why)
+        options.leave_open(count, why)
 
 
 def _modules(options: ToolOptions, option: Option, modules: Option | None) -> None:
