@@ -36,10 +36,16 @@ def failures(study: Study, *ids: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("messages", "backward"), [("whole", None), ("scattered", 1.0), ("partitioned", 2.0)]
+    ("messages", "sent", "backward"),
+    [
+        ("whole", 1, None),
+        ("scattered", 1 / 4, 1.0),
+        ("partitioned", 1 / 4, 2.0),
+        ("partitioned_forward", (1 / 4 + 1) / 2, 1.0),  # a share forward, the whole gradient back
+    ],
 )
 def test_ranks_that_send_their_shares_gather_the_whole(
-    bind: Bind, messages: str, backward: float | None
+    bind: Bind, messages: str, sent: float, backward: float | None
 ) -> None:
     """4 ranks send a fourth each of 1024 tokens x 1024 x 2 B; 3 of 4 stages receive, 3 send."""
     values = {
@@ -53,7 +59,7 @@ def test_ranks_that_send_their_shares_gather_the_whole(
     found = [t for _, t in study.contributions("terms")]
     (edge,) = (t for t in found if isinstance(t, Edge))
     whole = 1024 * 1024 * 2
-    assert edge.bytes_ == whole / (1 if backward is None else 4)
+    assert edge.bytes_ == whole * sent
     gathers = [t for t in found if isinstance(t, Work) and "all-gather of a" in t.name]
     of = {p: [t for t in gathers if t.pass_ == p] for p in "FB"}
     assert len(of["F"]) == (backward is not None)

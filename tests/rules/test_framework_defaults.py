@@ -72,6 +72,8 @@ def test_overlap_by_framework(
         # DeepSpeed: pipe_partitioned and grad_partitioned are on.
         ("deepspeed", "tp = 2, pp = 2", "partitioned"),
         ("megatron_deepspeed_2023", "tp = 2, pp = 2", "partitioned"),
+        # DeepSpeed up to 0.5.3: grad_partitioned is off.
+        ("megatron_deepspeed_2021", "tp = 2, pp = 2", "partitioned_forward"),
     ],
 )
 def test_messages_between_stages_by_framework(framework: str, layout: str, messages: str) -> None:

@@ -22,7 +22,7 @@ from parcost_plugins.model.passes import LayerSpan, single_run
 from parcost_plugins.model.rank import KEPT, UNTIL_LAYERS, Rank, rank_of
 from parcost_plugins.physics import on_first, on_last
 from parcost_plugins.physics.partition import before_last
-from parcost_plugins.physics.run_choices import stage_messages
+from parcost_plugins.physics.run_choices import partitions_outputs
 from parcost_plugins.vocabulary import Parameters, Stream
 from parcost_plugins.vocabulary.operators import ENDS
 
@@ -123,7 +123,7 @@ def memory(study: Study) -> Iterator[Memory]:
             source=KEPT,
         )
     if rank.training.framework.keeps_stage_outputs:
-        share = "s b h / t" if stage_messages(study) == "partitioned" else text
+        share = "s b h / t" if partitions_outputs(study) else text
         sent = rank.formula(f"{share} z", source=KEPT)
         yield rank.kept_memory("stage output", sent, before_last(study), freed=1.0, tag=ENDS)
     if rank.fusion.norm == "composite" and model.norms:

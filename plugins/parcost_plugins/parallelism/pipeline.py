@@ -47,7 +47,11 @@ from parcost_plugins.physics.partition import (
     stages_of_devices,
 )
 from parcost_plugins.physics.partition import layers as layers_of_stages
-from parcost_plugins.physics.run_choices import blocks_on_transfers, stage_messages
+from parcost_plugins.physics.run_choices import (
+    blocks_on_transfers,
+    partitions_outputs,
+    stage_messages,
+)
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, ScheduleChoice, Training
 from parcost_plugins.vocabulary.causes import HOPS, TENSOR
 from parcost_plugins.vocabulary.offers import usual_schedules
@@ -84,7 +88,8 @@ def terms(study: Study) -> Iterator[Edge | Work]:
 
     With sequence parallelism a tensor-parallel rank sends its shard of the sequence. Without it,
     every rank sends the whole tensor, or a shard, by ``schedule.messages``. A context-parallel rank
-    always has only its shard.
+    always has only its shard. If activations are shards and gradients are whole, the message is the
+    mean of both: a micro-batch sends one of each over a boundary.
     """
     pp = stages(study)
     if all_of(pp == 1):
@@ -111,8 +116,8 @@ def _send_recv(study: Study, pp: Real) -> Edge:
 def _gathers(study: Study) -> Iterator[Work]:
     """Yield the all-gathers over tensor-parallel ranks that send only shards to the next stage.
 
-    They gather the received activation and the received gradient. A ``partitioned`` output is also
-    gathered for backward.
+    They gather the received activation, and the received gradient unless it is whole. A
+    partitioned output is also gathered for backward.
     """
     kind, tp = stage_messages(study), study[Layout].tp
     if kind == "whole" or (isinstance(tp, float) and tp == 1.0):
@@ -121,10 +126,11 @@ def _gathers(study: Study) -> Iterator[Work]:
     call = study.collective("all_gather", stream, "tp", study[CollectiveChoice].tensor)
     behind, ahead = (study.query(row) for row in (_receivers, _senders))
     named: list[tuple[str, Pass, Sequence[float]]] = [
-        ("all-gather of a received activation", "F", behind),
-        ("all-gather of a received gradient", "B", ahead),
+        ("all-gather of a received activation", "F", behind)
     ]
-    if kind == "partitioned":
+    if kind != "partitioned_forward":
+        named.append(("all-gather of a received gradient", "B", ahead))
+    if partitions_outputs(study):
         named.append(("all-gather of a sent activation", "B", ahead))
     for name, pass_, count in named:
         yield Work(
@@ -140,17 +146,19 @@ def _gathers(study: Study) -> Iterator[Work]:
 
 
 def _message(study: Study) -> Formula:
-    """Return the bytes that one rank sends to the next stage."""
-    layout = study[Layout]
-    shares = layout.sequence_parallel or stage_messages(study) != "whole"
+    """Return the bytes that one rank sends to the next stage: the mean of both directions."""
+    layout, kind = study[Layout], stage_messages(study)
+    if kind == "partitioned_forward":
+        return _residual_stream(study, layout.tp, "s b h e (1 + 1 / t) / 2")
+    shares = layout.sequence_parallel or kind != "whole"
     return _residual_stream(study, layout.tp if shares else 1.0)
 
 
-def _residual_stream(study: Study, shares: Real) -> Formula:
-    """Return the bytes of the hidden states of a micro-batch, divided by *shares*."""
+def _residual_stream(study: Study, shares: Real, text: str = "s b h e / t") -> Formula:
+    """Return the bytes of the hidden states of a micro-batch, in *shares* as in *text*."""
     training = study[Training]
     return formula(
-        "s b h e / t",
+        text,
         s=training.sequence / study[Layout].cp,
         b=training.micro_batch,
         h=training.model.hidden,

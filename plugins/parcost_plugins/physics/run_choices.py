@@ -212,6 +212,11 @@ def stage_messages(study: Study) -> str:
     return study[ScheduleChoice].messages or study[Training].framework.messages
 
 
+def partitions_outputs(study: Study) -> bool:
+    """Return whether a tensor-parallel rank keeps its share of a stage's output."""
+    return stage_messages(study) in ("partitioned", "partitioned_forward")
+
+
 @stage_number
 def _interleaves(study: Study) -> bool:
     return study[ScheduleChoice].chunks > 1

@@ -47,7 +47,7 @@ GATHER_STARTS = ("step", "arrival")
 #: Where products of heads run that are not a multiple of 16 bytes.
 MISALIGNED_HEADS = ("tensor", "vector")
 #: What a tensor-parallel rank sends to the next stage, where all have the whole residual stream.
-MESSAGES = ("whole", "scattered", "partitioned")
+MESSAGES = ("whole", "scattered", "partitioned", "partitioned_forward")
 #: Algorithms of context parallelism.
 CONTEXTS = ("ring", "all_gather", "ulysses", "hybrid")
 #: When gradients are reduced under ZeRO 2 and 3.

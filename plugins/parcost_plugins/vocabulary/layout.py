@@ -102,7 +102,8 @@ class ScheduleChoice:
             "tensor that a tensor-parallel rank sends to the next stage without sequence "
             "parallelism: the residual stream (`whole`), or its share, which the group gathers "
             "on arrival (`scattered`); with `partitioned` the output is gathered for backward "
-            "too, as a share of it is kept. By default as in the framework"
+            "too, as a share of it is kept; `partitioned_forward` does this, and sends whole "
+            "gradients back. By default as in the framework"
         ),
     )
     overlap: Real = fraction(
