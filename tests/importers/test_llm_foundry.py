@@ -332,6 +332,14 @@ def test_the_loss_of_a_model_is_read(kind: str, kept: str) -> None:
     assert settings(LlmFoundry().translate("run.yaml", text))["training.loss"] == kept
 
 
+@try_each("said, metrics", [("false", "0"), ("true", None)])
+def test_metrics_of_training_can_be_turned_off(said: str, metrics: str | None) -> None:
+    text = JOB.replace("  no_bias", f"  use_train_metrics: {said}\n  no_bias")
+    found = LlmFoundry().translate("run.yaml", text)
+    assert settings(found).get("framework.loss_metrics") == metrics
+    assert not found.unknown
+
+
 @try_each(
     "device, micro, read, near",
     [

@@ -168,6 +168,14 @@ def test_losses(study_of: StudyOf, loss: str, forward: list[int], backward: list
     assert stream_bytes(study)["cross entropy", "B"] == sum(backward) * V
 
 
+def test_metrics_of_the_trainer_read_the_logits_again(study_of: StudyOf) -> None:
+    """Each: log-softmax in three times and out, a cast to fp32. A loss without them has none."""
+    found = stream_bytes(study_with(study_of, "loss_metrics = 2"))
+    assert found["cross entropy as metrics", "B"] == 2 * (3 * 2 + 2 + 2 + 4) * V
+    plain = stream_bytes(study_with(study_of, "loss_metrics = 0"))
+    assert set(found) - set(plain) == {("cross entropy as metrics", "B")}
+
+
 def test_gradients_of_layers_of_their_own_are_added_up(study_of: StudyOf) -> None:
     together, apart = (
         stream_bytes(study_with(study_of, f"separate_projections = {word}"))

@@ -41,6 +41,7 @@ _BATCH = re.compile(
 )
 _LOADER = re.compile(r"^[ \t]*train_loader\s*:", re.MULTILINE)
 _JOB = "parameters."  # of a run of MosaicML's platform
+_METRICS = "model.use_train_metrics"
 _EARLY = "mosaic_gpt"  # the model up to LLM Foundry 0.1
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp8_torchao")
 
@@ -93,9 +94,13 @@ def _framework(found: SettingCollector) -> None:
     """Use the framework of the release: up to 0.6 attention may run in a Triton kernel."""
     key = "model.attn_config.attn_impl"
     if found.value(key) == "triton":
-        found.use("frameworks.fsdp_composer_2023", key)
+        base = "fsdp_composer_2023"
+        found.use(f"frameworks.{base}", key)
     else:
-        found.use("frameworks.fsdp_composer")
+        base = "fsdp_composer"
+        found.use(f"frameworks.{base}")
+    if found.switch(_METRICS) is False:
+        found.set(f"framework {base}.loss_metrics", "0", _METRICS)
 
 
 def _model(found: SettingCollector) -> None:

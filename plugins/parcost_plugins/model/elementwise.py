@@ -152,6 +152,10 @@ LOSS: Mapping[str, Passes] = {
     "gradient": Passes(Traffic(2, 3), Traffic(1, 2)),
 }  # fmt: skip
 
+#: A cross entropy of PyTorch under autocast, without backward: a log-softmax that reads three times
+#: and writes, a cast of its output to fp32, and the loss of each token.
+METRIC = Traffic(3, 5, 1)
+
 #: Scores of the router in fp32: softmax and top-k; or those, masks, scatters and sums apart.
 ROUTER: Mapping[str, Passes] = {
     "fused": Passes(Traffic(1, 0, 2), Traffic(1, 0, 3)),

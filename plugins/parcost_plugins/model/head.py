@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from parcost import Memory, Study, hookimpl
 from parcost.numeric import any_of, maximum
-from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
+from parcost_plugins.model.elementwise import FP32, LOSS, METRIC, elementwise, traffic_stream
 from parcost_plugins.model.norms import input_casts
 from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import UNTIL_LAYERS, Rank, rank_of
@@ -74,7 +74,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | Stream]:
-    """Return the head's GEMMs, and the cross entropy."""
+    """Return the head's GEMMs, and the cross entropy, also as a metric of the trainer."""
     rank = rank_of(study)
     if rank.model.is_nominal:
         return
@@ -98,6 +98,18 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         span,
         times=rank.training.loss_chunks,
     )
+    metrics = rank.training.framework.loss_metrics
+    if any_of(metrics > 0):
+        logits = metrics * rank.tokens * rank.vocabulary
+        yield traffic_stream(
+            "cross entropy as metrics",
+            METRIC,
+            logits,
+            rank.element,
+            "B",
+            on_last(study),
+            times=metrics,
+        )
 
 
 @hookimpl

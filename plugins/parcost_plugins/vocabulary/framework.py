@@ -442,6 +442,12 @@ class Framework:
     softmax_in_place: bool = switch(
         default=True, doc="the `softmax` of that loss overwrites the logits in fp32"
     )
+    loss_metrics: Real = integer(
+        default=0,
+        minimum=0,
+        doc="further cross entropies of each micro-batch, which the trainer computes as metrics "
+        "from the logits behind the backward pass",
+    )
     kept_logits: Real = integer(
         default=0,
         minimum=0,
