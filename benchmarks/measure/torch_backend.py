@@ -44,6 +44,7 @@ DEVICES = {
     "NVIDIA H200": "h200_sxm",
     "Tesla V100-SXM2-16GB": "v100_sxm2_16g",
     "Tesla V100-SXM2-32GB": "v100_sxm2_32g",
+    "Tesla V100-SXM3-32GB": "v100_sxm3_32g",
     "AMD Instinct MI300X": "mi300x",
 }
 #: Inputs take turns so that none is in the cache, of which the greatest is one of 256 MB.

@@ -58,6 +58,7 @@ DRIVER = {
     "v100_pcie_32g": 32_510,
     "v100_sxm2_16g": 16_160,
     "v100_sxm2_32g": 32_510,
+    "v100_sxm3_32g": 32_510,
 }
 #: GB on the data sheet, where no driver is known: stacks of HBM, and so of 2^30 bytes.
 SHEET = {

@@ -21,6 +21,7 @@ SYSTEMS = sorted(p.stem for p in (ROOT / "systems").glob("*.par"))
 HOMES = {
     "v100_sxm2_16g": "dgx_v100",
     "v100_sxm2_32g": "dgx_v100",
+    "v100_sxm3_32g": "dgx_2",
     "a100_sxm_40g": "aws_p4d",
     "a100_sxm_80g": "dgx_a100",
     "h100_sxm": "hgx_h100",

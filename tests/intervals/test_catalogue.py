@@ -70,6 +70,7 @@ MEASURED = {
     "h200_sxm",
     "v100_sxm2_16g",
     "v100_sxm2_32g",
+    "v100_sxm3_32g",
 }
 
 

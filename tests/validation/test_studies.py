@@ -351,6 +351,7 @@ def test_messages_pass_through_the_host_on_jean_zay(
     [
         ("H100-96GB-SXM (HBM2e, 500 W)", "h100_sxm_96g", "hgx_h100"),
         ("V100-16GB-SXM2", "v100_sxm2_16g", "dgx_v100"),
+        ("V100-32GB-SXM (DGX-2)", "v100_sxm3_32g", "dgx_2"),
         ("A100 40GB PCIe", "a100_pcie_40g", "pcie4_roce_200g"),
         ("NVIDIA H100 PCIe", "h100_pcie", "pcie5_roce_400g"),
         ("H200-141GB-SXM", "h200_sxm", "hgx_h200"),
