@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import parcost
-from parcost import Memory, Study
+from parcost import Figure, Memory, Outcome, Study
+from parcost.contract.plugin import Plugin
 
 
 def result(text: str) -> Any:
@@ -28,6 +29,13 @@ def calculate(text: str) -> dict[str, Any]:
     found = [answer for _, answer in study.contributions("calculations")]
     assert study.faults == []
     return {one.name: one.value for one in found if isinstance(one, parcost.Figure)}
+
+
+def details_of(study: Study, outcome: Outcome) -> list[tuple[Plugin, Figure]]:
+    """Return the figures of a step that are computed on demand, with their plugins."""
+    known: dict[str, Any] = {"study": study, "outcome": outcome, "brief": False}
+    asked = study.plugins.ask("figures", taking="brief", **known)
+    return [(plugin, one) for plugin, one in asked if isinstance(one, Figure)]
 
 
 def model_memory(study: Study) -> list[Memory]:

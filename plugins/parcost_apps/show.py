@@ -147,7 +147,8 @@ def _views(study: Study, name: str, rows: Sequence[int]) -> list[tuple[Plugin, S
     from parcost.language.diagnostics import Diagnostic
     from parcost.language.errors import SpecError
 
-    found = list(study.plugins.ask("views", study.faults, study=study, name=name, rows=rows))
+    plugins, faults = study.plugins, study.faults
+    found = [*plugins.ask("sections", faults, taking="name", study=study, name=name, rows=rows)]
     if not found:
         message = f"no plugin shows `{name}`"
         raise SpecError([Diagnostic("no-view", message, place=study.path)])

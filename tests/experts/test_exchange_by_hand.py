@@ -293,7 +293,7 @@ def test_parts_of_experts_exchange_what_they_received(training: str, kinds: set[
 
 
 def figures(study: Study) -> dict[str, Any]:
-    return {figure.name: figure.value for figure in details.details(study, None)}  # type: ignore[arg-type]
+    return {figure.name: figure.value for figure in details.details(study, None, brief=False)}  # type: ignore[arg-type]
 
 
 def test_figures_of_a_mixture() -> None:

@@ -22,7 +22,9 @@ def work(name: str, pass_: Any, seconds: float, **more: Any) -> Work:
 
 def figures(study: Study) -> dict[str, Figure]:
     outcome = evaluate(study)
-    found = {f.name: f for _, f in study.plugins.ask("figures", study=study, outcome=outcome)}
+    found = {
+        f.name: f for _, f in study.plugins.ask("figures", study=study, outcome=outcome, brief=True)
+    }
     assert study.faults == []
     return found
 

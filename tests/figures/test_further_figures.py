@@ -10,6 +10,8 @@ import pytest
 from parcost import Formula, Study, Work
 from parcost.plugins.discovery import load
 
+from ..evaluation import details_of
+
 Bind = Callable[..., Study]
 
 
@@ -20,10 +22,11 @@ def work(pass_: Any, seconds: float, **more: Any) -> Work:
 
 def values(study: Study) -> dict[str, Any]:
     outcome = study.evaluate()
+    known: dict[str, Any] = {"study": study, "outcome": outcome, "brief": True}
+    shown = study.plugins.ask("figures", study.faults, **known)
     found = {
         figure.name: figure.value
-        for hook in ("figures", "details")
-        for plugin, figure in study.plugins.ask(hook, study.faults, study=study, outcome=outcome)
+        for plugin, figure in (*shown, *details_of(study, outcome))
         if plugin.name == "analysis.figures"
     }
     assert study.faults == []
@@ -70,7 +73,9 @@ def test_the_busiest_device_may_never_idle_while_others_do(bind: Bind) -> None:
         terms=[work("F", 1.0, count=(3.0, 1.0)), work("B", 1.0, count=(3.0, 1.0))],
     )
     outcome = study.evaluate()
-    found = {f.name: f for _, f in study.plugins.ask("figures", study=study, outcome=outcome)}
+    found = {
+        f.name: f for _, f in study.plugins.ask("figures", study=study, outcome=outcome, brief=True)
+    }
     assert outcome.device_seconds == [48.0, 16.0]
     assert found["bubble"].value == 0.0
     assert "busiest device" in found["bubble"].note

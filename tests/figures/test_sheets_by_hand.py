@@ -330,7 +330,9 @@ def work(pass_: Any, seconds: float, **more: Any) -> Work:
 def test_columns_of_a_step_stand_in_their_order(bind: Bind) -> None:
     study = bind({"memory.usable": 0.5}, terms=[work("F", 1.0), work("B", 2.0)])
     outcome = study.evaluate()
-    found = {f.name: f for _, f in study.plugins.ask("figures", study=study, outcome=outcome)}
+    found = {
+        f.name: f for _, f in study.plugins.ask("figures", study=study, outcome=outcome, brief=True)
+    }
     columns = sorted((f.column, name) for name, f in found.items() if f.column is not None)
     assert [name for _, name in columns] == [
         "step_time", "mfu", "memory", "bubble", "headroom", "exposed_communication",
@@ -354,7 +356,9 @@ def test_executed_flops_are_averaged_over_devices(bind: Bind) -> None:
         schedules=[loaded], terms=terms,
     )  # fmt: skip
     outcome = study.evaluate()
-    found = {f.name: f for _, f in study.plugins.ask("figures", study=study, outcome=outcome)}
+    found = {
+        f.name: f for _, f in study.plugins.ask("figures", study=study, outcome=outcome, brief=True)
+    }
     executed = 4 * (4 * 3e9 + 5e9) / 2
     assert found["hfu"].formula.inputs["D"][0] == executed
     assert found["hfu"].value == pytest.approx(executed / outcome.step_seconds / 100e12)
@@ -367,9 +371,14 @@ def test_equal_stages_idle_alike(bind: Bind) -> None:
         terms=[work("F", 1.0), work("B", 2.0)],
     )
     outcome = study.evaluate()
-    found = {f.name: f.value for _, f in study.plugins.ask("figures", study=study, outcome=outcome)}
+    found = {
+        f.name: f.value
+        for _, f in study.plugins.ask("figures", study=study, outcome=outcome, brief=True)
+    }
     assert found["bubble"] == found["bubble_average"] == pytest.approx(3 / 11)
-    figures = {f.name: f for _, f in study.plugins.ask("figures", study=study, outcome=outcome)}
+    figures = {
+        f.name: f for _, f in study.plugins.ask("figures", study=study, outcome=outcome, brief=True)
+    }
     parts = {
         kind: plain_of(part) for kind, (part, _) in figures["step_time"].formula.inputs.items()
     }

@@ -112,7 +112,11 @@ def _views(report: Report) -> Iterator[str]:
             continue
         for name in ("stages", "ranks"):
             failed: list[Any] = []
-            list(study.plugins.ask("views", failed, study=study, name=name, rows=[0]))
+            list(
+                study.plugins.ask(
+                    "sections", failed, taking="name", study=study, name=name, rows=[0]
+                )
+            )
             for one in failed:
                 yield f"fault: {one.plugin.name}, views {name}: {one.message}"
 

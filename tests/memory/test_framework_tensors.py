@@ -12,6 +12,7 @@ from parcost.contract.terms import MOMENTS
 from parcost.engine.reduce import evaluate
 from parcost.engine.rules import diagnose
 
+from ..evaluation import details_of
 from ..rows import try_each
 
 SPEC = """
@@ -459,7 +460,7 @@ def test_layers_that_are_offloaded_leave_their_share_on_the_device() -> None:
 def test_the_allocator_has_reserved_less_than_the_device_has_lost() -> None:
     study = study_of("recompute = full")
     outcome = evaluate(study)
-    found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    found = {f.name: f.value for _, f in details_of(study, outcome)}
     held = lines(study)
     outside = held["driver context and libraries"] + held["communicators"]
     assert found["reserved_memory"] == pytest.approx(outcome.memory_bytes - outside)
@@ -483,7 +484,7 @@ def test_a_device_shows_blocks_of_the_last_update_that_a_verdict_does_not_count(
         large = study.replace({"h100_sxm.memory": capacity})
         outcome = evaluate(large)
         assert "copy of a gradient for its norm" not in lines(large)
-        asked = large.plugins.ask("details", study=large, outcome=outcome)
+        asked = details_of(large, outcome)
         found = {figure.name: figure.value for _, figure in asked}
         assert found["used_memory"] == pytest.approx(outcome.memory_bytes + shown, rel=1e-6)
 

@@ -15,6 +15,7 @@ from parcost.engine import pipeline_run
 from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Parameters
 
+from ..evaluation import details_of
 from ..rows import mark_most, try_each
 
 Bind = Callable[..., Study]
@@ -26,7 +27,7 @@ SIXTEEN = {"mixed.gradients": 2}
 
 def details(study: Study) -> dict[str, Any]:
     outcome = evaluate(study)
-    found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    found = {f.name: f.value for _, f in details_of(study, outcome)}
     assert study.faults == []
     return found
 

@@ -15,6 +15,7 @@ from parcost.engine.rules import diagnose
 from parcost_plugins.schedules.interleaved import Interleaved
 from parcost_plugins.vocabulary import Parameters
 
+from ..evaluation import details_of
 from ..rows import try_each
 
 Bind = Callable[..., Study]
@@ -61,7 +62,7 @@ def lines(study: Study) -> dict[str, Any]:
 
 def details(study: Study) -> dict[str, Any]:
     outcome = outcome_of(study)
-    return {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    return {f.name: f.value for _, f in details_of(study, outcome)}
 
 
 def failures(study: Study) -> dict[str, Any]:

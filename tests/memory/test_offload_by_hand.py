@@ -107,7 +107,7 @@ def test_the_fullest_host_keeps_the_stages_of_its_device(monkeypatch: pytest.Mon
         monkeypatch.setattr(offload, "stages_of_devices", lambda _, found=devices: found)
         study: Any = Fake(optimizer=0.5, activations=0.5)
         assert offload.host_bytes(study, outcome) == pytest.approx(expected)
-        (figure,) = offload.details(study, outcome)
+        (figure,) = offload.details(study, outcome, brief=False)
         assert figure.value == pytest.approx(expected)
     still: Any = Fake(optimizer=0.5)
     assert offload.host_bytes(still, outcome) == pytest.approx(12000)  # activations stay

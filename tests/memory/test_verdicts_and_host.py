@@ -154,7 +154,7 @@ def test_memory_by_kind_and_by_counter(bind: Bind) -> None:
         terms=[Work(name="f", seconds=1.0, pass_="F", formula=GIVEN)],
     )
     held = evaluate(study)
-    found = values_of(figures.details(study, held))
+    found = values_of(figures.details(study, held, brief=False))
     # state of 18 B; activations of 4 GB, a quarter of which is lost between tensors
     assert held.memory_bytes == 18e9 + 4e9 + 1e9 + 3e9 + 12e9
     assert found["state_memory"] == 18e9

@@ -823,7 +823,7 @@ def test_tensors_of_the_ends() -> None:
 
 
 def figures(study: Study) -> dict[str, Any]:
-    return {figure.name: figure.value for figure in details.details(study, None)}  # type: ignore[arg-type]
+    return {figure.name: figure.value for figure in details.details(study, None, brief=False)}  # type: ignore[arg-type]
 
 
 def test_figures_of_a_model_s_shape() -> None:

@@ -9,6 +9,8 @@ from parcost import Once, Study
 from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Parameters
 
+from ..evaluation import details_of
+
 Bind = Callable[..., Study]
 FOUR = {"cluster.devices": 4, "training.global_batch": 4}
 OVERLAP = {"overlap.gradients": "on", "overlap.parameters": "on"}
@@ -43,6 +45,6 @@ LOW_RANK = {"compression.method": "power_sgd", "compression.rank": 4}
 
 def details(study: Study) -> dict[str, Any]:
     outcome = evaluate(study)
-    found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    found = {f.name: f.value for _, f in details_of(study, outcome)}
     assert study.faults == []
     return {**found, "step": outcome.step_seconds}

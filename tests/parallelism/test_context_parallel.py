@@ -20,6 +20,7 @@ from parcost_plugins.physics.attention_mask import (
 from parcost_plugins.physics.context import blocks_of_keys
 from parcost_plugins.vocabulary import Training
 
+from ..evaluation import details_of
 from ..rows import mark_most, try_each
 
 # Llama-3.1 405B has 128 query heads and 8 key and value heads of 128 in each of 126 layers.
@@ -653,10 +654,7 @@ training { model = MODEL, sequence = 32768, global_batch = 1 sequences, recomput
     (scenario,) = parcost.load_text(text.replace("MODEL", "gemma3_27b_text"))
     study = scenario.studies()[0]
     assert study.legal()
-    figures = {
-        f.name: f.value
-        for _, f in study.plugins.ask("details", study=study, outcome=study.evaluate())
-    }
+    figures = {f.name: f.value for _, f in details_of(study, study.evaluate())}
     assert figures["cp_volume_per_layer_forward"] == buffer * 3 / 4  # three quarters arrive
     assert figures["cp_volume_per_layer_backward"] == 2 * buffer * 3 / 4
     names = {term.name for _, term in study.contributions("terms")}

@@ -18,6 +18,7 @@ from parcost.engine.rules import diagnose
 from parcost_plugins.parallelism.context.exchange import exchange
 from parcost_plugins.parallelism.context.figures import _regime_text
 
+from ..evaluation import details_of
 from ..rows import try_each
 
 SPEC = """
@@ -305,7 +306,7 @@ def test_one_rank_of_a_sweep_holds_no_buffers(context: str) -> None:
 def figure_values(**more: Any) -> dict[str, Any]:
     of = study(**more)
     outcome = of.evaluate()
-    found = of.plugins.ask("details", study=of, outcome=outcome)
+    found = details_of(of, outcome)
     figures = {f.name: f.value for plugin, f in found if plugin.name == "context_parallel"}
     assert not of.faults
     return {**figures, "step": outcome.step_seconds, "ledger": outcome.ledger}

@@ -13,7 +13,7 @@ from parcost.engine.rules import diagnose
 from parcost_plugins.calculators.data.buckets import exposed_seconds
 from parcost_plugins.vocabulary import Parameters
 
-from ..evaluation import calculate
+from ..evaluation import calculate, details_of
 from ..rows import try_each
 
 Bind = Callable[..., Study]
@@ -150,7 +150,7 @@ def test_a_study_says_how_well_its_reduction_hides(bind: Bind) -> None:
         terms=[Work(name="b", seconds=0.2, pass_="B", formula=Formula(text="given"))],
     )
     outcome = evaluate(study)
-    found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    found = {f.name: f.value for _, f in details_of(study, outcome)}
     assert found["reduction_time"] == pytest.approx(500e6 * 1.75 / 300e9)
     assert found["overlap_efficiency"] == pytest.approx(15 / 16)
     assert found["micro_batch_for_overlap"] == 1
@@ -166,7 +166,7 @@ def test_one_replica_reduces_nothing_that_could_hide_badly(bind: Bind) -> None:
         terms=[Work(name="b", seconds=0.2, pass_="B", formula=Formula(text="given"))],
     )
     outcome = evaluate(study)
-    found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    found = {f.name: f.value for _, f in details_of(study, outcome)}
     assert found["reduction_time"] == 0.0
     assert "overlap_efficiency" not in found
 

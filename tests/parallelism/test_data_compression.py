@@ -12,7 +12,7 @@ from parcost.engine.reduce import evaluate
 from parcost.engine.rules import diagnose
 from parcost_plugins.vocabulary import Parameters
 
-from ..evaluation import calculate
+from ..evaluation import calculate, details_of
 from ..rows import try_each
 
 Bind = Callable[..., Study]
@@ -106,7 +106,7 @@ def test_unsent_gradients_are_kept_for_the_next_step(
 def test_steps_that_make_less_progress_count_more(bind: Bind) -> None:
     study = compressed_study(bind, "top_k", compression__steps=1.25)
     outcome = evaluate(study)
-    found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    found = {f.name: f.value for _, f in details_of(study, outcome)}
     assert found["equivalent_step_time"] == pytest.approx(1.25 * outcome.step_seconds)
     assert found["dp_volume"] == pytest.approx(7 * 0.08 * 1e9)
     assert found["dp_volume_replicas"] == pytest.approx(7e9)
@@ -225,7 +225,7 @@ def test_a_study_sends_what_the_stages_say(bind: Bind, zero: int, m: int) -> Non
     values = {"layout.zero": zero, "training.global_batch": 8 * m, "mixed.gradients": 2}
     study = bind(values, parameters=parameter_records())
     outcome = evaluate(study)
-    found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    found = {f.name: f.value for _, f in details_of(study, outcome)}
     text = f"{SIXTEEN} zero z {{ parameters = 1e9, ranks = 8, micro_batches = {m} }}"
     said = calculate(text)
     assert found["dp_volume"] == pytest.approx(said[f"z.traffic_{zero}"])

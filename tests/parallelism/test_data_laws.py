@@ -9,6 +9,7 @@ import pytest
 import parcost
 from parcost import Outcome, Study
 
+from ..evaluation import details_of
 from ..rows import try_each
 
 _TEXT = """
@@ -34,7 +35,7 @@ def study_and_outcome(**values: Any) -> tuple[Study, Outcome]:
 
 def details(**values: Any) -> dict[str, Any]:
     study, outcome = study_and_outcome(**values)
-    return {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
+    return {f.name: f.value for _, f in details_of(study, outcome)}
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from parcost import LONGEST_ORDER, Edge, Op, PipelineShape, Schedule, Study, Wor
 from parcost.engine.rules import diagnose
 from parcost_plugins.parallelism.pipeline import _ways_to_divide
 
+from ..evaluation import details_of
 from ..rows import try_each
 
 Bind = Callable[..., Study]
@@ -115,7 +116,7 @@ def crossing(kind: str, pp: int, chunks: int) -> dict[str, float]:
         """
     )
     study = scenario.first
-    found = study.plugins.ask("details", study=study, outcome=study.evaluate())
+    found = details_of(study, study.evaluate())
     return {f.name: float(f.value) for plugin, f in found if plugin.name == "pipeline"}
 
 

@@ -38,6 +38,7 @@ from parcost_plugins.vocabulary.operators import (
     MLP_ROWS,
 )
 
+from ..evaluation import details_of
 from ..rows import try_each
 
 Bind = Callable[..., Study]
@@ -104,7 +105,7 @@ def work(of: Study) -> dict[tuple[str, str], Any]:
 def figure_values(**more: Any) -> dict[str, Any]:
     of = study(**more)
     outcome = of.evaluate()
-    found = of.plugins.ask("details", study=of, outcome=outcome)
+    found = details_of(of, outcome)
     figures = {f.name: f for plugin, f in found if plugin.name == "tensor_parallel"}
     assert not of.faults
     values = {name: figure.value for name, figure in figures.items()}

@@ -76,7 +76,7 @@ def test_a_list_in_a_view_holds_whole_numbers(
     plugin = tmp_path / "odd.py"
     plugin.write_text(
         "from parcost import Section, hookimpl\nnan = float('nan')\n"
-        "@hookimpl\ndef views():\n"
+        "@hookimpl\ndef sections(name):\n"
         f"    return [Section(title='odd one', columns=['a'], rows=[[{cell!r}]]),\n"
         "            Section(title='even one', columns=['a'], rows=[[[1, 2, 3]]])]\n"
     )
@@ -86,7 +86,7 @@ def test_a_list_in_a_view_holds_whole_numbers(
     printed = capsys.readouterr()
     assert "even one" in printed.out
     assert "odd one" not in printed.out
-    assert "failed in `views`: gave the view 'odd one' the cell [" in printed.err
+    assert "failed in `sections`: gave the section 'odd one' the cell [" in printed.err
     assert "where a list of whole numbers is expected" in printed.err
 
 

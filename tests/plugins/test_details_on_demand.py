@@ -21,13 +21,15 @@ training { sequence = 8192, global_batch = 8 sequences }
 
 
 def _plugin(name: str, value: float, calls: list[str], *, fails: bool = False) -> Any:
-    def details(study: Any, outcome: Any) -> Any:  # noqa: ARG001
+    def details(study: Any, outcome: Any, brief: bool) -> Any:  # noqa: ARG001
+        if brief:
+            return
         calls.append(name)
         yield Figure(name=name, title=name, value=Formula(text="stated", value=value), unit="s")
         if fails:
             raise ValueError("after its figure")
 
-    return name, SimpleNamespace(details=hookimpl(details))
+    return name, SimpleNamespace(figures=hookimpl(details))
 
 
 def _results(*plugins: Any, count: int) -> list[Any]:

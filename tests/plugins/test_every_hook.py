@@ -33,8 +33,8 @@ QUESTION += "50 GB/s per_direction }\n"
 REGISTRIES = ("blocks", "catalogues", "collectives", "schedules", "kernels", "exporters")
 HOOKS = {n: spec for n, spec in vars(hookspecs).items() if hasattr(spec, "parcost_spec")}
 #: Asked by a search and by `parcost show`, and not by an evaluation.
-ELSEWHERE = {"axes", "capacities", "objectives", "search_goals", "views", "replays"}
-ELSEWHERE |= {"usable_memory", "missing_figures"}
+ELSEWHERE = {"axes", "capacities", "objectives", "search_goals", "replays"}
+ELSEWHERE |= {"usable_memory"}
 
 
 class EndError(BaseException):
@@ -179,7 +179,7 @@ FORMULAS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
-@pytest.mark.parametrize("hook", ["terms", "memory", "figures", "details", "calculations"])
+@pytest.mark.parametrize("hook", ["terms", "memory", "figures", "calculations"])
 def test_a_formula_that_cannot_be_shown_is_a_fault_of_its_plugin(hook: str, formula: str) -> None:
     given = FORMULAS[formula]
     answers = {
@@ -199,7 +199,7 @@ def test_a_formula_that_cannot_be_shown_is_a_fault_of_its_plugin(hook: str, form
 @pytest.mark.parametrize(
     "name", ["", "\x1b[2Jx", "a\nb", "\u202ex", 5, None, type("Text", (str,), {})("x")]
 )
-@pytest.mark.parametrize("hook", ["terms", "memory", "figures", "details"])
+@pytest.mark.parametrize("hook", ["terms", "memory", "figures"])
 def test_a_name_that_cannot_be_printed_is_a_fault_of_its_plugin(hook: str, name: Any) -> None:
     formula = parcost.Formula(text="1")
     answers: dict[str, Callable[[], list[Any]]] = {

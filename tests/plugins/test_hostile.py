@@ -114,7 +114,11 @@ def test_an_error_of_several_lines_is_printed_in_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("termz", "did you mean `terms`"), ("verdicts", "Versions of the contract")]
+    ("name", "hint"),
+    [
+        ("termz", "did you mean `terms`"),
+        *((name, "Versions of the contract") for name in ("verdicts", "details", "views")),
+    ],
 )
 def test_a_hook_that_parcost_does_not_ask_for_is_named(name: str, hint: str) -> None:
 
@@ -286,15 +290,15 @@ def test_loads_of_nothing_are_a_rule_and_no_fault() -> None:
 
 
 def test_a_claim_about_a_figure_of_a_faulty_plugin_names_the_plugin() -> None:
-    def broken() -> list[Any]:
+    def broken(brief: bool) -> list[Any]:  # noqa: ARG001
         raise ZeroDivisionError("division by zero")
 
-    session = parcost.Session(load(("mine", SimpleNamespace(details=hookimpl(broken)))))
+    session = parcost.Session(load(("mine", SimpleNamespace(figures=hookimpl(broken)))))
     text = SPEC + "expect { my_figure = 1 +- 1 % }\n"
     with pytest.raises(SpecError) as caught:
         session.load_text(text)[0].evaluate()
     (said,) = caught.value.diagnostics
-    assert said.notes == ("plugin `mine` raised ZeroDivisionError: division by zero in `details`",)
+    assert said.notes == ("plugin `mine` raised ZeroDivisionError: division by zero in `figures`",)
 
 
 def test_a_run_that_makes_no_progress_never_ends() -> None:

@@ -204,7 +204,7 @@ def test_a_search_with_a_rule_of_a_wrong_shape_names_who_made_it() -> None:
     assert any("`odd` failed in `checks`: gave `odd` holds of shape (7,)" in one for one in said)
 
 
-@pytest.mark.parametrize("hook", ["figures", "details", "calculations"])
+@pytest.mark.parametrize("hook", ["figures", "calculations"])
 @pytest.mark.parametrize("value", ["7", None, 1j, np.array([1j]), np.array(None), [1.0]])
 def test_a_figure_without_a_number_is_left_out_and_a_fault(hook: str, value: Any) -> None:
     figure = Figure(name="odd", title="odd", value=value, unit="", formula=FORMULA)

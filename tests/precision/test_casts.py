@@ -13,6 +13,7 @@ import pytest
 import parcost
 from parcost import Study
 
+from ..evaluation import details_of
 from ..rows import try_each
 
 SPEC = """
@@ -247,7 +248,7 @@ def test_ranks_of_one_stage_may_agree_by_themselves(group: str, seconds: float) 
 @pytest.mark.parametrize(("wide", "layers"), [("", 5), ("wide_first = 1, wide_last = 2", 2)])
 def test_every_product_is_counted(wide: str, layers: int) -> None:
     of = study(f"{ALL}, {wide}" if wide else ALL)
-    found = of.plugins.ask("details", study=of, outcome=of.evaluate())
+    found = details_of(of, of.evaluate())
     (share,) = (f for _, f in found if f.name == "narrow_share")
     assert not of.faults
     # each product once forward and twice backward; the core meets half of all pairs, 3.5 times
@@ -259,7 +260,7 @@ def test_every_product_is_counted(wide: str, layers: int) -> None:
 
 
 def figure_values(of: Study) -> dict[str, Any]:
-    found = {f.name: f for _, f in of.plugins.ask("details", study=of, outcome=of.evaluate())}
+    found = {f.name: f for _, f in details_of(of, of.evaluate())}
     assert not of.faults
     return found
 

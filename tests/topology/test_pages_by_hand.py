@@ -46,7 +46,7 @@ def study(
 
 
 def page(name: str, given: Study, only: Any = ()) -> list[Section]:
-    return list(views.views(given, name, only))
+    return list(views.sections(given, name, only))
 
 
 # --- pages ----------------------------------------------------------------------------------------------

@@ -218,36 +218,28 @@ def outcome_checks(study: Study, outcome: Outcome) -> Iterable[Check]:  # type: 
 
 
 @hookspec
-def figures(study: Study, outcome: Outcome) -> Iterable[Figure | Interval]:  # type: ignore[empty-body]
-    """Headline numbers, such as step time, tokens per second and MFU; and intervals of figures, by
-    name.
+def figures(  # type: ignore[empty-body]
+    study: Study, outcome: Outcome, brief: bool
+) -> Iterable[Figure | Interval | MissingFigure]:
+    """Headline numbers, such as MFU, and intervals: the ranges of measured values of figures.
 
-    An interval is the range of the measured values.
+    An implementation that names ``brief`` is called twice: with true for these, and with false for
+    further figures, such as volumes and counts. The latter are for a claim, for
+    :meth:`Result.figure` and for lists. ``figures(study, brief)`` is also called for a figure that
+    does not exist, and returns its requirement.
     """
 
 
 @hookspec
-def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore[empty-body]
-    """Further figures, computed only on demand, such as volumes, counts, ratios and bounds.
-
-    A claim in ``expect`` or :meth:`Result.figure` requests one by name; a report lists all on
-    demand.
-    """
-
-
-@hookspec
-def missing_figures(study: Study) -> Iterable[MissingFigure]:  # type: ignore[empty-body]
-    """Figures that this study lacks, each with its requirement.
-
-    It is called only if a claim or the user names a figure that does not exist.
-    """
-
-
-@hookspec
-def sections(study: Study, outcome: Outcome, brief: bool) -> Iterable[Section]:  # type: ignore[empty-body]
+def sections(  # type: ignore[empty-body]
+    study: Study, outcome: Outcome, brief: bool, name: str, rows: Sequence[int]
+) -> Iterable[Section]:
     """Further parts of the report, computed only on demand: advice, sensitivities.
 
     With *brief*, only sections with ``lead`` rows are printed, so that others may be omitted.
+    ``sections(study, name, rows)`` is a page of ``parcost show``, by its *name*: ``ranks`` or
+    ``stages``. Its *rows* are the ranks or stages to show, all of them if empty. A cell may be a
+    list of whole numbers.
     """
 
 
@@ -263,16 +255,4 @@ def charts(  # type: ignore[empty-body]
 
     ``study`` alone is for calculations without a step. ``study`` and ``outcome`` are for a step.
     ``timeline`` is for a pipeline over time, and ``points`` for a sweep or search.
-    """
-
-
-# --- Views: called only when they are printed ---------------------------
-
-
-@hookspec
-def views(study: Study, name: str, rows: Sequence[int]) -> Iterable[Section]:  # type: ignore[empty-body]
-    """The views of ``parcost show`` that need no evaluation of the step: ``ranks``, ``stages``.
-
-    Called for one page by *name*; *rows* are the ranks or stages to show, all of them if empty. A
-    cell may be a list of whole numbers.
     """

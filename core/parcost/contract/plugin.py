@@ -88,6 +88,7 @@ class PluginSet(Protocol):
         faults: list[Fault] | None = None,
         *,
         only: int | None = None,
+        taking: str = "",
         **arguments: Any,
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield the contributions of each plugin to *hook*."""

@@ -187,7 +187,7 @@ def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
     wrong = declared.problem(answer)
     for read in () if wrong else declared.formulas:
         wrong = wrong or _formula_problem(answer.name, read(answer), blame)
-    if hook == "views" and not wrong:
+    if hook == "sections" and not wrong:
         wrong = _range_error(answer)
     if wrong or hook not in _PARTS:
         return (answer,), wrong
@@ -241,14 +241,14 @@ def _terms(term: Any, _: Blame) -> Sequence[Any]:
     return found
 
 
-def _range_error(view: Section) -> str:
-    """Return the error in the lists of integers of a view, or an empty text."""
-    lists = [cell for row in view.rows for cell in row if isinstance(cell, list)]
+def _range_error(section: Section) -> str:
+    """Return the error in the lists of integers of a section, or an empty text."""
+    lists = [cell for row in section.rows for cell in row if isinstance(cell, list)]
     wrong = [cell for cell in lists if not all(map(_is_whole, cell))]
     if not wrong:
         return ""
     cell = f"the cell {quote(wrong[0])}, where a list of whole numbers is expected"
-    return f"gave the view {quote(view.title)} {cell}"
+    return f"gave the section {quote(section.title)} {cell}"
 
 
 def _is_whole(value: Any) -> bool:

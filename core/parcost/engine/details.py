@@ -9,15 +9,15 @@ they are faults of the plugins with the requested figures, or of all plugins if 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from parcost.contract.figures import Figure
 from parcost.contract.queries import pure_function
 from parcost.engine.shapes import valid_answers
 from parcost.numeric import quiet
 
 if TYPE_CHECKING:
-    from parcost.contract.figures import Figure
     from parcost.contract.outcome import Outcome
     from parcost.contract.plugin import Fault, Plugin
     from parcost.engine.study import SpecStudy
@@ -28,8 +28,10 @@ _Figures: TypeAlias = "Sequence[tuple[Plugin, Figure]]"
 class Details:
     """The detailed figures of a step; none without an outcome."""
 
-    def __init__(self, study: SpecStudy, outcome: Outcome | None) -> None:
+    def __init__(self, study: SpecStudy, outcome: Outcome | None, shown: _Figures) -> None:
+        """Compute no figure yet; *shown* are the headline figures, which are left out."""
         self.study, self.outcome = study, outcome
+        self._shown = {figure.name for _, figure in shown}
         self._every: _Figures | None = () if outcome is None else None
         self._some: dict[str, _Figures] = {}  # by plugin
         self._faults: dict[str, list[Fault]] = {}  # that are reported if a plugin is needed
@@ -47,7 +49,7 @@ class Details:
         found = self._every
         if found is None:
             likely = {plugin for name in names for plugin in givers.get(name, ())}
-            for position, plugin in enumerate(self.study.plugins.implementers("details")):
+            for position, plugin in enumerate(self.study.plugins.implementers("figures")):
                 if plugin.name in likely and plugin.name not in self._some:
                     self._some[plugin.name] = self._ask(position)
             found = [pair for figures in self._some.values() for pair in figures]
@@ -72,10 +74,13 @@ class Details:
         """Return the valid figures of one plugin, or of all, and their faults separately."""
         study, before = self.study, len(self.study.faults)
         with quiet():
-            asked = study.plugins.ask(
-                "details", study.faults, only=only, study=study, outcome=self.outcome
-            )
-            found = valid_answers(study, "details", asked)
+            known: Mapping[str, Any] = {"study": study, "outcome": self.outcome, "brief": False}
+            asked = study.plugins.ask("figures", study.faults, only=only, taking="brief", **known)
+            found = [
+                (plugin, one)
+                for plugin, one in valid_answers(study, "figures", asked)
+                if isinstance(one, Figure) and one.name not in self._shown
+            ]
         for fault in study.faults[before:]:
             self._faults.setdefault(fault.plugin.name, []).append(fault)
         del study.faults[before:]

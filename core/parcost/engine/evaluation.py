@@ -14,7 +14,7 @@ from attrs import evolve
 
 from parcost.contract.charts import Chart, PassTimeline
 from parcost.contract.checks import Check
-from parcost.contract.figures import Figure, Interval, Section
+from parcost.contract.figures import Figure, Interval, MissingFigure, Section
 from parcost.contract.outcome import Outcome
 from parcost.contract.pipelines import Activity, Pipeline
 from parcost.contract.plugin import Fault, Plugin
@@ -64,15 +64,15 @@ def evaluate(
     if study.trains and not any_of((ends := duration_check(study)).holds):
         return rejection(study, [*warnings, ends], at)  # its sums would not be numbers
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
-    details = Details(study, outcome)
     shown, intervals = _figures(study, outcome)
+    details = Details(study, outcome, shown)
     failed = [*failed, *unread_checks(study, failed, details.all_figures)]
     shown += _bounds(shown, intervals)
     undefined = gather([*number_checks(figure for _, figure in shown)], study)
     if outcome is not None and undefined.failed:
         failed = [*failed, *undefined.failed]
         outcome = evolve(outcome, feasible=outcome.feasible & undefined.holds, failed=failed)
-        details = Details(study, outcome)
+        details = Details(study, outcome, shown)
     result = _with_figures(study, outcome, details, shown, intervals)
     judged = expectations(claims, result)
     printed = {figure.name for _, figure in result.figures}
@@ -150,7 +150,7 @@ def check_claims(claims: Claims, study: SpecStudy) -> None:
         outcome = reduce.evaluate(study)
     shown, intervals = _figures(study, outcome)
     shown += _bounds(shown, intervals)
-    known = _with_figures(study, outcome, Details(study, outcome), shown, intervals)
+    known = _with_figures(study, outcome, Details(study, outcome, shown), shown, intervals)
     expectations(claims, known)
 
 
@@ -161,8 +161,8 @@ def calculation_figures(study: Study) -> list[tuple[Plugin, Figure]]:
 
 def missing_figures(study: Study) -> Mapping[str, str]:
     """Return the figures that the study lacks, by name, each with its requirement."""
-    asked = study.plugins.ask("missing_figures", study.faults, study=study)
-    return {missing.name: missing.needs for _, missing in asked}
+    asked = study.plugins.ask("figures", study.faults, taking="brief", study=study, brief=False)
+    return {one.name: one.needs for _, one in asked if isinstance(one, MissingFigure)}
 
 
 def sections(
@@ -240,7 +240,7 @@ def _figures(
     """Return the figures of a step, and their prediction intervals."""
     if outcome is None:
         return [], ()
-    asked = study.plugins.ask("figures", study.faults, study=study, outcome=outcome)
+    asked = study.plugins.ask("figures", study.faults, study=study, outcome=outcome, brief=True)
     found = [*valid_answers(study, "figures", asked)]
     figures = [(plugin, one) for plugin, one in found if isinstance(one, Figure)]
     names = {figure.name for _, figure in figures}

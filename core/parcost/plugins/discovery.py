@@ -18,7 +18,7 @@ from attrs import evolve, field
 
 from parcost.contract.calls import CallError, call
 from parcost.contract.calls import place as place_in_code
-from parcost.contract.figures import Interval
+from parcost.contract.figures import Interval, MissingFigure
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
@@ -165,12 +165,14 @@ class Plugins:
         faults: list[Fault] | None = None,
         *,
         only: int | None = None,
+        taking: str = "",
         **arguments: Any,
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield the contributions of each plugin to *hook*, each with its plugin.
 
         With *only*, yield the contributions of the plugin at that position of :meth:`implementers`.
-        An implementation is not called if it has parameters that are not in *arguments*.
+        An implementation is not called if it has parameters that are not in *arguments*, or
+        lacks the one called *taking*.
 
         A plugin has a fault if it raises, returns another type than the hook declares, or repeats a
         name. The fault is added to *faults*; without a list it is raised as a :class:`PluginError`.
@@ -180,6 +182,8 @@ class Plugins:
         unique = hook in _ONE_ANSWER or hook in _ONE_NAME
         taken: dict[Any, Plugin] = {}
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
+            if taking and taking not in argnames:
+                continue
             try:
                 given = tuple(map(arguments.__getitem__, argnames))
             except KeyError:
@@ -243,7 +247,8 @@ class Plugins:
         if faults is None or named:
             raise _plugin_error(plugin, hook, message) from cause
         fault = Fault(plugin=plugin, hook=hook, message=message)
-        faults.append(fault)
+        if str(fault) not in map(str, faults):  # a hook may be asked twice
+            faults.append(fault)
         self.record(fault)
 
     def offers(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
@@ -430,7 +435,8 @@ def _claim(hook: str, found: Sequence[Any], plugin: Plugin, taken: dict[Any, Plu
     if hook not in _ONE_ANSWER:
         first = found[0]
         # an interval has the name of its figure
-        key = (first.name, first.__class__ is Interval, getattr(first, "pass_", ""))
+        of_figure = first.__class__ in (Interval, MissingFigure)
+        key = (first.name, of_figure, getattr(first, "pass_", ""))
     other = taken.get(key)
     if other is None:
         taken[key] = plugin

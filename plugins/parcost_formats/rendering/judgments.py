@@ -15,10 +15,7 @@ Key = tuple[str, ...]
 
 _SHOWN = (  # beside the step
     "figures",
-    "details",
-    "missing_figures",
     "sections",
-    "views",
     "exporters",
 )
 

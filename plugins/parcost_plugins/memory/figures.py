@@ -26,9 +26,11 @@ from parcost_plugins.vocabulary.operators import ENDS
 _ROUNDING = 1e-9  # of a device: a model that fills some exactly needs no further one
 
 
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+@hookimpl(specname="figures")
+def details(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:
     """Yield the bytes of state and of activations, with comparisons."""
+    if brief:
+        return
     if study.parameters and trains_model(study):
         yield from _recipe(study)
     yield from _by_class(study, outcome)

@@ -162,9 +162,11 @@ def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
     )
 
 
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+@hookimpl(specname="figures")
+def details(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:
     """Yield the host memory per device."""
+    if brief:
+        return
     yield Figure(
         name="host_memory",
         title="memory on the host, per device",

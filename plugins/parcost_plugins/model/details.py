@@ -9,9 +9,11 @@ from parcost_plugins.model.rank import rank_of
 from parcost_plugins.physics.partition import recomputed_layers, virtual_stages
 
 
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
+@hookimpl(specname="figures")
+def details(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:  # noqa: ARG001
     """Return the figures of a model's shape on its ranks."""
+    if brief:
+        return
     held, rank = study.parameters, rank_of(study)
     stages = [
         sum((p.elements * p.count[stage] for p in held), 0.0)

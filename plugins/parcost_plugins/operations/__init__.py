@@ -70,35 +70,24 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
 
 
 @hookimpl
-def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Return the days, cost and energy of a run with these steps."""
-    if any(study.all(schema) for schema in _ASKED):
-        from parcost_plugins.operations.resources import resource_figures
-        from parcost_plugins.operations.speed import step_speed
-
-        headline, _ = resource_figures(study, step_speed(study, outcome))
-        yield from headline
-
-
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Return the parts of goodput, cost and energy."""
+def figures(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:
+    """Return the days, cost and energy of a run with these steps; their parts on demand."""
     if any(study.all(schema) for schema in _ASKED):
         from parcost_plugins.operations.goodput import losses
         from parcost_plugins.operations.resources import resource_figures
         from parcost_plugins.operations.speed import step_speed
 
-        yield from losses(study)
-        _, further = resource_figures(study, step_speed(study, outcome))
-        yield from further
+        headline, further = resource_figures(study, step_speed(study, outcome))
+        yield from headline if brief else (*losses(study), *further)
 
 
-@hookimpl
-def missing_figures(study: Study) -> Iterator[MissingFigure]:
+@hookimpl(specname="figures")
+def missing_figures(study: Study, brief: bool) -> Iterator[MissingFigure]:
     """Return days, cost and energy as missing if a required block is missing."""
-    from parcost_plugins.operations.resources import needs
+    if not brief:
+        from parcost_plugins.operations.resources import needs
 
-    yield from needs(study)
+        yield from needs(study)
 
 
 @hookimpl

@@ -200,11 +200,11 @@ def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
     return tuple(seconds_of[id(link)] for link in links)
 
 
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+@hookimpl(specname="figures")
+def details(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:
     """Return the traffic between two devices: activations forward, gradients backward."""
     cut = outcome.pipeline
-    if cut.stages == 1:
+    if brief or cut.stages == 1:
         return
     message = _message(study)
     call = study.collective(

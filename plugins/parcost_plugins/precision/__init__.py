@@ -50,9 +50,11 @@ def checks(study: Study) -> Iterator[Check]:
     yield from rules.recipe(study)
 
 
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+@hookimpl(specname="figures")
+def details(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:
     """Return bits per element, and the utilisation of the low-precision peak."""
+    if brief:
+        return
     from parcost_plugins.precision import classes, utilisation
 
     yield from classes.figures(study)

@@ -13,11 +13,11 @@ from parcost import Figure, Formula, Outcome, Study, formula, hookimpl
 from parcost.numeric import is_array
 
 
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+@hookimpl(specname="figures")
+def details(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:
     """Yield the span of the busiest device, from the timeline of a single point."""
     cut = outcome.pipeline
-    if study.axes or cut.stages == 1 or is_array(outcome.makespan_seconds):
+    if brief or study.axes or cut.stages == 1 or is_array(outcome.makespan_seconds):
         return
     devices = outcome.timeline()
     span, ideal = max(ops[-1].end - ops[0].start for ops in devices), outcome.ideal_seconds

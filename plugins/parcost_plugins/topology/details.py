@@ -13,9 +13,11 @@ from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import Cluster
 
 
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+@hookimpl(specname="figures")
+def details(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:
     """Yield node bandwidths, the links of the groups, and the headroom of stage boundaries."""
+    if brief:
+        return
     yield from _machine(study)
     for _, group in study.contributions("groups"):
         if not all_of(group.ranks == 1):

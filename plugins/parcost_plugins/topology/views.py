@@ -18,7 +18,7 @@ _MOST_LISTED = 10_000_000  # members of groups, which take some seconds
 
 
 @hookimpl
-def views(study: Study, name: str, rows: Sequence[int]) -> Iterable[Section]:
+def sections(study: Study, name: str, rows: Sequence[int]) -> Iterable[Section]:
     """Return the page called *name*."""
     if name == "ranks":
         return [_ranks(study, rows)]

@@ -41,9 +41,11 @@ def sections(study: Study, outcome: Outcome, brief: bool) -> Iterator[Section]:
         yield evidence.section(values, found[first:last])
 
 
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+@hookimpl(specname="figures")
+def details(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:
     """Return the details of each level: ridge, ratio, and sufficient bandwidth."""
+    if brief:
+        return
     from parcost_plugins.analysis.advice import levels
 
     yield from levels.figures(study, outcome)

@@ -28,8 +28,16 @@ _OF_A_STEP = (
 
 
 @hookimpl
-def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Return the figures, most important first."""
+def figures(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:
+    """Return the figures, most important first; the less common ones on demand."""
+    if not brief:
+        from parcost_plugins.analysis.figures import statistics
+
+        yield from statistics.counts(study, outcome)
+        yield from statistics.sizes(study)
+        yield from statistics.shares(study, outcome)
+        yield from statistics.rates(study, outcome)
+        return
     step, *rates = time.speed(study, outcome)
     yield step
     yield from anchored_figures(study, outcome)
@@ -40,9 +48,11 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield from model.size(study)
 
 
-@hookimpl
-def missing_figures(study: Study) -> Iterator[MissingFigure]:
+@hookimpl(specname="figures")
+def missing_figures(study: Study, brief: bool) -> Iterator[MissingFigure]:
     """Yield the figures of a step, of pipelines and experts that the study lacks."""
+    if brief:
+        return
     if not study.all(Training):
         for name in _OF_A_STEP:
             yield MissingFigure(name=name, needs=_STEP)
@@ -56,14 +66,3 @@ def missing_figures(study: Study) -> Iterator[MissingFigure]:
 def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Return the rules that any plausible outcome must meet."""
     yield from plausibility.rules(study, outcome)
-
-
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Return the less common figures."""
-    from parcost_plugins.analysis.figures import statistics
-
-    yield from statistics.counts(study, outcome)
-    yield from statistics.sizes(study)
-    yield from statistics.shares(study, outcome)
-    yield from statistics.rates(study, outcome)

@@ -61,9 +61,11 @@ def checks(study: Study) -> Iterator[Check]:
         yield from rules.placement(study)
 
 
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+@hookimpl(specname="figures")
+def details(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:
     """Return block sizes, volumes, times, and the break-even length of a ring."""
+    if brief:
+        return
     from parcost_plugins.parallelism.context import figures
 
     yield figures.ranks(study)

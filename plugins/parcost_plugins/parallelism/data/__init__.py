@@ -42,9 +42,11 @@ def checks(study: Study) -> Iterator[Check]:
     yield from rules.rules(study)
 
 
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+@hookimpl(specname="figures")
+def details(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:
     """Yield volumes, and the hidden share of the reduction."""
+    if brief:
+        return
     from parcost_plugins.parallelism.data import volumes
 
     yield from volumes.figures(study, outcome)

@@ -11,11 +11,11 @@ from parcost_plugins.physics.routing import distinct_groups, rank_tokens, routin
 from parcost_plugins.vocabulary import Layout, Parameters, Routing, Training
 
 
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
+@hookimpl(specname="figures")
+def details(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:  # noqa: ARG001
     """Return the figures of a mixture of experts."""
     model, layout = study[Training].model, study[Layout]
-    if not model.experts or model.is_nominal:
+    if brief or not model.experts or model.is_nominal:
         return
     held = study.parameters
     sheet = Sheet(

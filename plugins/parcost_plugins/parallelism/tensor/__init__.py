@@ -186,11 +186,12 @@ def checks(study: Study) -> Iterator[Check]:
     yield from rules.overlap(study)
 
 
-@hookimpl
-def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+@hookimpl(specname="figures")
+def details(study: Study, outcome: Outcome, brief: bool) -> Iterator[Figure]:
     """Return counts, sizes, volumes and times of tensor parallelism."""
-    yield from figures.traffic(study, outcome)
-    yield from figures.shapes(study)
+    if not brief:
+        yield from figures.traffic(study, outcome)
+        yield from figures.shapes(study)
 
 
 @hookimpl
