@@ -7,7 +7,7 @@ computed, and binds each value of such an axis. For other axes, plugins are call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from parcost.search.variants import Variants
 
 if TYPE_CHECKING:
     from parcost.contract.searches import Axis
+    from parcost.contract.study import Schedule
     from parcost.engine.scenario import Scenario
     from parcost.engine.study import SpecStudy
 
@@ -41,19 +42,37 @@ class AxisKinds:
         """Return *axes* sorted by kind."""
         found, hidden = cls(), condition_names(scenario)
         _validate(scenario, study, axes)
+        numbers: list[Axis] = []  # on which no other attribute depends
+        words: list[Axis] = []
         for axis in axes:
             block, attribute = find(study, axis.attribute)
             field_ = block_type(type(block)).fields[attribute]
+            used = scenario.binder.is_used(block, attribute)
             if attribute in hidden or field_.kind == "reference":  # others may refer to it as well
                 found.structural.append(axis)
-            elif _is_number(field_):
-                limits = _sets_limits(scenario, study, axis)
-                (found.structural if limits else found.degrees).append(axis)
+            elif not used:
+                (numbers if _is_number(field_) else words).append(axis)
+            elif not _is_number(field_) or _sets_limits(scenario, axis):
+                found.structural.append(axis)
             else:
-                others, stages = _decides(scenario, study, axis)
-                alone = others or (not stages and _read_by_schedules(scenario, study, axis))
-                kind = found.structural if alone else found.cuts if stages else found.choices
-                kind.append(axis)
+                found.degrees.append(axis)
+        variants = Variants(study, [choice_of(scenario, study, axis) for axis in numbers])
+        limits = variants.choices_that_decide(_limits)
+        for k, axis in enumerate(numbers):
+            (found.structural if k in limits else found.degrees).append(axis)
+        variants = Variants(study, [choice_of(scenario, study, axis) for axis in words])
+        alone, cuts = (
+            variants.choices_that_decide(probe_questions),
+            variants.choices_that_decide(_stages),
+        )
+        options = variants.choices_that_decide(_options_of_schedules)
+        for k, axis in enumerate(words):
+            if k in alone or (k in options and k not in cuts):
+                found.structural.append(axis)
+            else:
+                (found.cuts if k in cuts else found.choices).append(axis)
+        for kind in (found.structural, found.cuts, found.degrees, found.choices):
+            kind.sort(key=axes.index)
         return found
 
 
@@ -84,36 +103,10 @@ def _validate(scenario: Scenario, study: SpecStudy, axes: Sequence[Axis]) -> Non
                 _ = scenario.replace({path: value}).first
 
 
-def _with_values(scenario: Scenario, study: SpecStudy, axis: Axis) -> Iterable[SpecStudy]:
-    """Return *study* with each value of *axis*."""
-    if scenario.binder.is_used(*find(study, axis.attribute)):
-        settings = _settings(study, axis)
-        return [scenario.replace({axis.attribute: value}).first for value in settings]
-    variants = Variants(study, [choice_of(scenario, study, axis)])
-    return [variants.study_of((i,)) for i in range(len(axis.values))]
-
-
-def _decides(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[bool, bool]:
-    """Return whether other attributes depend on *axis*, and whether virtual stages depend on it."""
-    block, attribute = find(study, axis.attribute)
-    used = scenario.binder.is_used(block, attribute)
-
-    def others(study: SpecStudy) -> list[str]:
-        block, _ = find(study, axis.attribute)
-        return [*(_others(study, block, attribute) if used else ()), *probe_questions(study)]
-
-    own, stages = others(study), _stages(study)
-    decides = cuts = False
-    for changed in _with_values(scenario, study, axis):
-        decides = decides or others(changed) != own
-        cuts = cuts or _stages(changed) != stages
-    return decides, cuts
-
-
-def _sets_limits(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
-    """Return whether the text of a search limit depends on *axis*."""
-    said = _limits(study)
-    return any(_limits(one) != said for one in _with_values(scenario, study, axis))
+def _sets_limits(scenario: Scenario, axis: Axis) -> bool:
+    """Return whether the text of a search limit depends on the numbers of *axis*."""
+    said = [_limits(scenario.replace({axis.attribute: value}).first) for value in axis.values]
+    return any(one != said[0] for one in said)
 
 
 def _limits(study: SpecStudy) -> Sequence[str]:
@@ -140,26 +133,15 @@ def probe_questions(study: SpecStudy) -> list[str]:
     ]
 
 
-def _read_by_schedules(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
-    """Return whether the options of some schedule depend on *axis*."""
-    variants = Variants(study, [choice_of(scenario, study, axis)])
-    return bool(variants.read_by_schedules())
+def _options_of_schedules(study: SpecStudy) -> Sequence[Any]:
+    """Return every schedule with its options from *study*."""
+    return [study.query(_schedule, name) for name in study.plugins.offers("schedules")]
+
+
+def _schedule(study: SpecStudy, name: str) -> Schedule:
+    return study.schedule_named(name)
 
 
 def _stages(study: SpecStudy) -> tuple[Any, ...]:
     cut = evolve(study.pipeline, schedule="")
     return tuple(str(value) for value in astuple(cut, recurse=False))
-
-
-def _others(study: SpecStudy, block: Any, attribute: str) -> list[str]:
-    """Return the values of all other attributes of the study, as text."""
-    found = []
-    for blocks in study.blocks.values():
-        for other in blocks:
-            for name in block_type(type(other)).fields:
-                if other is block and name == attribute:
-                    continue
-                value = getattr(other, name)
-                if not hasattr(type(value), "__block__") and not isinstance(value, tuple):
-                    found.append(f"{value}")
-    return found

@@ -187,15 +187,23 @@ class Variants:
         """Return the schedule for *combination*, and the choices that determine it."""
         return self._trace(combination, _schedule)
 
-    def read_by_schedules(self) -> frozenset[int]:
-        """Return the choices that any schedule reads to set its options."""
-        return frozenset().union(
-            *(
-                self._trace(combination, _find_schedule, name)[1]
-                for name in self.base.plugins.offers("schedules")
-                for combination in product(*map(range, self.shape))
-            )
-        )
+    def choices_that_decide(self, function: Callable[[SpecStudy], Any]) -> frozenset[int]:
+        """Return the choices whose values change the answer of a query, each one alone.
+
+        The query is called only with values of choices that it reads.
+        """
+        first, reads = self._trace((0,) * len(self.shape), function)
+        left, seen, found = [*reads], {*reads}, set()
+        while left:
+            k = left.pop()
+            for i in range(1, self.shape[k]):
+                changed = tuple(i if j == k else 0 for j in range(len(self.shape)))
+                answer, reads = self._trace(changed, function)
+                if answer != first:
+                    found.add(k)
+                left += reads - seen
+                seen |= reads
+        return frozenset(found)
 
     def require_equal(self, reads: Iterable[int], what: str) -> None:
         """Raise if *reads* contains a choice: *what* must be equal for all layouts.
