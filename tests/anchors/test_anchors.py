@@ -290,7 +290,7 @@ def test_an_anchor_that_is_swept_or_not_printable_has_a_reason(more: str, reason
         if figure.name == "anchored_step_time"
     ]
     assert notes
-    assert all(note == f"w = 0: {reason}" for note in notes)
+    assert all(note == f"not used: {reason}" for note in notes)
 
 
 def test_a_run_with_adapters_is_another_job_than_full_training() -> None:

@@ -273,7 +273,7 @@ def test_a_summary_is_no_place_for_thousands_of_lines(
     summary = run("eval", "specs", "--format", "csv").err.splitlines()[-4:]
     assert summary[0].startswith("specs/a.par:6:")
     assert summary[1].startswith("specs/b.par:6:")
-    assert summary[2:] == ["and 2 more errors in specs", "4 bad input"]
+    assert summary[2:] == ["and 2 more errors in specs", "4 with bad input"]
 
 
 def test_a_summary_ends_in_what_is_gravest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +298,9 @@ def test_a_summary_ends_in_what_is_gravest(run: Run, monkeypatch: pytest.MonkeyP
     assert more == "and 3 more verdicts"
     assert mistaken.startswith("specs/b.par:6:")
     assert failed.startswith("specs/a.par: error[internal-error]: internal error: RuntimeError")
-    assert counts.startswith("23 failed a rule or an expectation, or did not fit; 1 bad input; 1 f")
+    assert counts.startswith(
+        "23 failed a rule or an expectation, or did not fit; 1 with bad input; 1 f"
+    )
 
 
 @pytest.mark.parametrize(
@@ -323,7 +325,7 @@ def test_stderr_says_once_what_the_page_lists(run: Run, option: str) -> None:
     assert "c (specs/c.par): " in done.out
     assert done.err.splitlines()[-2] == ""  # a diagnostic ends before the summary
     assert done.err.splitlines()[-1].startswith(
-        "1 without errors; 1 failed a rule or an expectation, or did not fit; 1 bad input"
+        "1 without errors; 1 failed a rule or an expectation, or did not fit; 1 with bad input"
     )
 
 

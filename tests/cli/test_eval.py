@@ -152,7 +152,7 @@ def test_a_directory_stands_for_its_specs_in_order_and_a_bad_one_stops_nothing(r
     assert "b/bad.par: " in failures
     summary = done.err.rstrip().splitlines()
     assert summary[-1] == (
-        "2 without errors; 1 failed a rule or an expectation, or did not fit; 1 bad input"
+        "2 without errors; 1 failed a rule or an expectation, or did not fit; 1 with bad input"
     )
     places = re.findall(r"--> (\w/\w+\.par):\d+:\d+", done.err)
     assert sorted(set(places)) == ["b/bad.par", "d/sad.par"]

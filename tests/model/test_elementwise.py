@@ -209,7 +209,7 @@ def test_keys_and_values_are_copied_for_the_heads_of_their_group(study_of: Study
 
 def test_the_heads_of_stored_scores_are_put_side_by_side(study_of: StudyOf) -> None:
     found = stream_bytes(study_of("gpt3_6_7b", training="flash_attention = off"))
-    name = "context in the order of tokens"
+    name = "transpose of the attention output"
     assert found[name, "F"] == found[name, "B"] == 4 * H
     assert (name, "F") not in stream_bytes(study_of("gpt3_6_7b"))
 

@@ -247,7 +247,7 @@ def test_selective_recomputation_runs_the_unfused_core_once_more(study_of: Study
         "softmax",
         "attention dropout",
         "attention context",
-        "context in the order of tokens",
+        "transpose of the attention output",
     }
 
 

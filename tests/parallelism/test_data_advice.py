@@ -208,3 +208,12 @@ def test_the_least_stage_is_taken_that_none_is_a_quarter_faster_than(
     assert _recommendation(fitting, 0.25) == (
         f"use ZeRO {stage}: no other stage that fits is more than 25 % faster"
     )
+
+
+def test_zero_2_reduces_after_each_micro_batch(bind: Bind) -> None:
+    given = {"layout.zero": 2, "training.global_batch": 8, "sharding.accumulate": "shard"}
+    rows = checklist(bind, given)
+    why = "the framework reduces gradients after each micro-batch"
+    assert rows[ACCUMULATE] == (1.0, "no", why)
+    whole = checklist(bind, {**given, "sharding.accumulate": "whole"})
+    assert whole[ACCUMULATE] == (4.0, "yes", "")

@@ -150,8 +150,8 @@ def test_what_the_reducer_adds_has_formulas_with_numbers(make: Any) -> None:
     works = [make.work("f", 100.0), make.work("b", 200.0, "B")]
     found = make.step(*works, make.edge(1.0), p=4, m=16.0)
     bubble, hop = line(found, "bubble").formula, line(found, "hop").formula
-    assert bubble.inputs["T"] == (5700.0, "s")
-    assert bubble.inputs["t"] == (4800.0, "s")
+    assert bubble.inputs["T_p"] == (5700.0, "s")
+    assert bubble.inputs["t_p"] == (4800.0, "s")
     assert hop.inputs["T"] == (5728.0, "s")
     assert hop.inputs["T_0"] == (5700.0, "s")
     assert hop.inputs["c"] == (1.0, "s")

@@ -212,7 +212,10 @@ def test_tensor_parallelism_that_straddles_nodes_is_warned_of_too() -> None:
 
 def test_tensor_parallelism_that_is_placed_last_leaves_the_node_however_small_it_is() -> None:
     given = study(tp=2.0, dp=32.0, order="dp-tp-pp")
-    assert "groups of 2 reach beyond" in diagnostic_of(given, "tp-wider-than-fast-domain").message
+    assert (
+        "groups of 2 are spread over the 8 devices"
+        in diagnostic_of(given, "tp-wider-than-fast-domain").message
+    )
 
 
 def test_the_warning_speaks_only_of_the_layouts_of_a_sweep_that_earn_it() -> None:

@@ -438,7 +438,7 @@ def _worst(numbers: Sequence[float], field: Field) -> float:
 
 def _examples(dimension: Any) -> str:
     known = {
-        BYTES: "`GB`, `GiB`, `MB`",
+        BYTES: "`B`, `GB`, `GiB`",
         RATE: "`GB/s`, `Gbps`",
         SECONDS: "`s`, `ms`, `us`",
         FLOPS: "`TFLOPS`",

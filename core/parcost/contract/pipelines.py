@@ -148,7 +148,7 @@ class Case:
 
     @property
     def messages(self) -> Sequence[Real]:
-        """The total seconds of one message over all boundaries before each run."""
+        """The seconds of a message over all boundaries before each run of equal virtual stages."""
         return self.hops_before or self.before([self.hop] * len(self.counts))
 
     def before(self, seconds: Sequence[Real]) -> Sequence[Real]:

@@ -111,10 +111,10 @@ def bubble_line(plan: PipelinePlan, makespan: Real, busy: Real) -> LedgerLine:
         pass_="",
         resource="",
         formula=formula(
-            "max(T - t, 0)",
-            T=(_replay_formula(plan, makespan), "s"),
-            t=(busy, "s"),
-            source="t: busy time; T: makespan of the pipeline without send/recv time",
+            "max(T_p - t_p, 0)",
+            T_p=(_replay_formula(plan, makespan), "s"),
+            t_p=(busy, "s"),
+            source="t_p: busy time; T_p: makespan of the pipeline without send/recv time",
         ),
         cause=BUBBLE,
     )
@@ -129,7 +129,11 @@ def _replay_formula(plan: PipelinePlan, makespan: Real) -> Formula:
         "m": cut.micro_batches,
         "v": cut.chunks,
     }
-    return Formula(text="replay of the order of the schedule", inputs=inputs, value=makespan)
+    return Formula(
+        text="replay of the order of the schedule, p stages, m micro-batches, v chunks",
+        inputs=inputs,
+        value=makespan,
+    )
 
 
 def send_recv_lines(

@@ -27,6 +27,7 @@ WITHIN = "within interval"
 _EQUALITIES = ("=", "==")
 _MOST_NAMES = 8  # in a message
 _MOST_ERRORS = 100
+_MANY_TIMES = 10.0  # the claimed value: a percentage would be hard to read
 
 
 @frozen(eq=False)
@@ -168,6 +169,8 @@ def _comparison(
     stated = quantity(wanted, unit_)
     if unit_ == "%":
         error = f"{100 * abs(value - wanted):.3g} points"
+    elif wanted and abs(value / wanted) >= _MANY_TIMES:
+        error = f"{value / wanted:.3g} times as much, which is"
     else:
         error = f"{100 * abs(value / wanted - 1):.3g} %" if wanted else quantity(abs(value), unit_)
     text = (

@@ -580,7 +580,7 @@ def attribute_of_axis(
     short["schedule"] = "schedule.kind"
     if name in offered or name in short or (anything and "." in name):
         return short.get(name, name)
-    help = did_you_mean(name, [*offered, *short]) or "axes are " + ", ".join(offered)
-    help += "; any other attribute is one with its values, as in `--over layout.order=...`"
+    near = did_you_mean(name, [*offered, *short]) or f"axes are {', '.join(offered)};"
+    help = f"{near} any other attribute is an axis if its values are listed: `--over PATH=A|B`"
     message = f"no axis is called `{name}`"
     raise SpecError([Diagnostic("unknown-axis", message, help=help, place=study.path)])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CALLED = {
     0: "without errors",
     1: "failed a rule or an expectation, or did not fit",
-    2: "bad input",
+    2: "with bad input",
     3: "failed in a plugin or in parcost",
 }
 _VERDICT, _FAULT = 1, 3

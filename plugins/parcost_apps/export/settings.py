@@ -258,11 +258,7 @@ def _reject(study: Study, writer: SettingsWriter, lost: Iterable[LostAttribute])
         if _is_essential(writer, one.path):
             reason = writer.reasons.get(_parent(writer.reasons, one.path), "")
             tool = writer.title
-            has = (
-                f"settings of {tool} give {one.other}"
-                if one.other
-                else f"{tool} has no setting for it"
-            )
+            has = f"{tool} uses {one.other}" if one.other else f"{tool} has no setting for it"
             message = f"`{one.path}` is {one.value}, but {has}"
             found.append(_diagnostic(study, one.path, message, reason or None))
     if found:
@@ -287,7 +283,7 @@ def _remarks(
         name = one.path.removeprefix(covering).lstrip(".")
         shown.setdefault(covering, []).append(f"{name} = {one.value}" if name else one.value)
         if not writer.reasons.get(covering):
-            shown[covering][-1] += f", and {one.other or 'none'} there"
+            shown[covering][-1] += f" (there: {one.other or 'none'})"
     if shown:
         yield "No setting in the tool:"
         for path, values in shown.items():

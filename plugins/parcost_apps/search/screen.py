@@ -86,7 +86,7 @@ def _items(
     yield Line(_summary(found, best[0]), "strong")
     yield from layout_counts(found, brief=True)
     yield from job_table(*(entry.result for entry in shown))
-    yield Heading("Best layouts (the fastest of each combination of degrees)", 3)
+    yield Heading("Best layouts (the fastest of each combination of degrees and micro-batch)", 3)
     yield from _layouts(space, found, shown)
     yield from _order(found, shown)
     yield Heading("Reproduce #1", 3)

@@ -116,7 +116,10 @@ class Guard:
         if request.method not in _READS:
             origin = request.headers.get("origin", "")
             if origin.lower() != f"http://{host.lower()}":
-                return error_response(403, "foreign-origin", "the request is from another page")
+                help = f"a program sends `Origin: http://{host}`"
+                return error_response(
+                    403, "foreign-origin", "the request is from another page", help
+                )
         return None
 
     def _enter(self, given: str) -> Response:

@@ -96,7 +96,8 @@ def _format(
         what = "FOLDER" if exporter.folder else "FILE"
         raise click.UsageError(f"`--format {name}` writes files: add --out {what}")
     if ranks is not None and not (of_files and exporter.reads_ranks):
-        raise click.UsageError(f"`--ranks` has no effect on `--format {name}`, which has devices")
+        hint = "it shows pipeline devices, not ranks"
+        raise click.UsageError(f"`--ranks` has no effect on `--format {name}`: {hint}")
     return plugin, exporter
 
 

@@ -194,7 +194,7 @@ def _remarks(
         message, notes = _list_reasons(unread)
         yield problem(
             "import-unread",
-            f"settings in `{source.name}` that could not be read: {message}",
+            f"settings in `{source.name}` that are not used: {message}",
             Span(source, unread[0].start, unread[0].end),
             "not read",
             notes=notes,

@@ -109,7 +109,7 @@ def _training(study: Study) -> str:
     parts = [
         f"{batch} sequences of {length} tokens{packed}",
         f"micro-batch {quantity(training.micro_batch)}",
-        f"recompute {training.recompute}{_more_recompute(study.get(Recompute))}",
+        f"recompute {_recompute(training.recompute, study.get(Recompute))}",
         *(
             f"{quantity(share, '%')} of {name} on the host"
             for name, share in hosted.items()
@@ -119,10 +119,10 @@ def _training(study: Study) -> str:
     return ", ".join(parts)
 
 
-def _more_recompute(recompute: Recompute | None) -> str:
-    """Return the further parts and the number of layers that are recomputed, in brackets."""
+def _recompute(kind: str, recompute: Recompute | None) -> str:
+    """Return the kind of recomputation, with further parts and numbers of layers in brackets."""
     if recompute is None:
-        return ""
+        return kind
     defaults = block_type(Recompute).defaults
     values = {name: getattr(recompute, name) for name in defaults}
     texts = [
@@ -130,7 +130,10 @@ def _more_recompute(recompute: Recompute | None) -> str:
         for name, value in values.items()
         if value not in (None, defaults[name])
     ]
-    return f" ({', '.join(texts)})" if texts else ""
+    more = ", ".join(texts)
+    if kind == "none":
+        return more or kind
+    return f"{kind} ({more})" if texts else kind
 
 
 def _precision(study: Study) -> str:

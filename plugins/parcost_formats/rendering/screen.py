@@ -52,6 +52,7 @@ _PAPER = Paper(width=80)
 _CAUSES = 8  # rows of the table of time
 _FEWEST_CAUSES = 4  # however many warnings there are
 _MEMORY_CAUSES = 6
+_UNTITLED = 3  # columns of a table that are clear without titles
 _WARNINGS = 3
 _ASSUMED = 3  # values
 _UNREAD = "import-"  # ids of warnings about keys of a file that are not read
@@ -311,7 +312,8 @@ def _first_rows(section: Section) -> Iterator[Item]:
     """Yield the first rows of a section; if it has a command, with the header of the table."""
     yield Heading(section.title, 3)
     spelled = [cells(column) for column in zip(*section.rows[: section.lead], strict=True)]
-    heads = section.columns if section.command else [""] * len(spelled)
+    titled = section.command or len(spelled) > _UNTITLED
+    heads = section.columns if titled else [""] * len(spelled)
     columns = [Column(heads[0], flexible=True), *(Column(head, "right") for head in heads[1:])]
     yield Table(columns, [Row(row) for row in zip(*spelled, strict=True)])
     yield from command_line(section)

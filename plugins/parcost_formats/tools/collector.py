@@ -227,7 +227,7 @@ class SettingCollector(Draft):
     ) -> None:
         """Set an attribute from a key; report a conflict if another key has set another value.
 
-        An option itself replaces the value.
+        An :class:`Option` in place of a key replaces an earlier value without a conflict.
         """
         before, place = self.value_of(path), self.option(option)
         if isinstance(option, str) and before and before.end and before.value != value:

@@ -62,10 +62,12 @@ def device_items(trace: StepTrace, width: int) -> Iterator[Item]:
         yield Line(text)
     if grouped:
         kinds = _legend(devices).replace(", number: micro-batch", "")
-        each = f"{size} devices" if size > 1 else "a device"
-        yield Line(f"Most of the time of {each} in a column: {kinds}", "faint")
-        out = f"The table leaves {len(devices) - len(lines)} of {len(devices)} devices out, and no"
-        yield Line(f"{out if size > 1 else 'No'} pass is named: --format json", "faint")
+        each = f"{size} devices" if size > 1 else "its device"
+        yield Line(
+            f"Each column shows the pass that takes most of the time of {each}: {kinds}", "faint"
+        )
+        some = f"{len(devices) - len(lines)} of {len(devices)} devices and " if size > 1 else ""
+        yield Line(f"The table leaves {some}the numbers of passes out: see --format json", "faint")
     else:
         yield Line(f"{_legend(devices)}. {_unit(devices)}", "faint")
     if any(_CUT in text for text in lines):

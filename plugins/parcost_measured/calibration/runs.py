@@ -242,7 +242,8 @@ def _grid(
 def _evaluate_mesh(
     session: Session, path: Path, values: Mapping[str, str], shape: tuple[int, ...]
 ) -> tuple[Prediction, NDArray[np.float64]] | str:
-    """Return the first point's prediction and the logs of all seconds, or an error text."""
+    """Return the first point's prediction and the natural logarithms of all step times, or
+    an error text."""
     import numpy as np
 
     try:

@@ -169,7 +169,8 @@ def _closest(base: Fix, tried: Sequence[Fix]) -> Section:
     least = min(tried, key=lambda fix: fix.memory_bytes, default=base)
     if least.memory_bytes >= base.memory_bytes:
         return Section(title=title, columns=("change",), rows=[("take more devices",)], lead=1)
-    notes = ["this change comes closest; use more devices, or devices with more memory"]
+    notes = ["use more devices, or devices with more memory"]
+    title = f"{title}; the closest:"
     return Section(title=title, columns=_COLUMNS, rows=[_row(base, least)], notes=notes, lead=1)
 
 

@@ -113,7 +113,7 @@ def _separate_kernels(rank: Rank) -> Iterator[Gemm | Stream]:
     yield from _gradient_products(rank, span)
     # Heads come out one after another, and the layer behind reads them side by side.
     context = rank.tokens * rank.heads * rank.model.value_dim
-    yield from elementwise("context in the order of tokens", REORDERED, context, e, span)
+    yield from elementwise("transpose of the attention output", REORDERED, context, e, span)
 
 
 def _products(rank: Rank, pass_: Pass, count: Counts) -> Iterator[Gemm]:

@@ -425,7 +425,7 @@ def _other_schedules(study: Study, micro_batches: int) -> str:
     found += [
         f"`schedule.kind = {kind}`"
         for kind in usual_schedules(study)
-        if not offered[kind][1].limits(shape)
+        if (shape.stages > 1 or shape.chunks == 1) and not offered[kind][1].limits(shape)
     ]
     return f"take {' or '.join(found)}" if found else ""
 

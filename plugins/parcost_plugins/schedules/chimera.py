@@ -38,10 +38,10 @@ class Chimera(Schedule):
         return [[op for _, op in sorted(_slots(d, stages, micro_batches))] for d in range(stages)]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan in seconds, and a mask of where the formula applies: F as long as B +
-        W, or one unit.
+        """Return the makespan in seconds, and the mask where the formula applies.
 
-        Equal passes fill their slots. In a single unit backward may be longer.
+        It applies if F takes as long as B + W, or if there are as many micro-batches as stages:
+        then B + W may take longer.
         """
         hop, stages, micro_batches = case.hop, case.stages, case.micro_batches
         f, b = case.F[0], case.backward[0]

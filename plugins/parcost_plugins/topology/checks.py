@@ -169,6 +169,12 @@ def _fast_domain(study: Study) -> Iterator[Check]:
     large_enough = place("tp", [(1.0, tp)], [first], tp)
     there = study.collective("all_reduce", bytes_, group, algorithm)
     inside = study.collective("all_reduce", bytes_, large_enough, algorithm)
+    inner = f"the {first.capacity:g} devices of level `{first.name}`"
+    cross = f"{'do not divide' if _is_cut(tp, first.capacity) else 'reach beyond'} {inner}"
+    advice = f"choose a tp that divides {first.capacity:g}, and place `tp` first in `layout.order`"
+    if all_of(tp <= first.capacity) and not _is_cut(tp, first.capacity):
+        cross = f"are spread over {inner} and others, because `layout.order` places others first"
+        advice = "place `tp` first in `layout.order`"
     yield RULES.check(
         "tp-wider-than-fast-domain",
         stays,
@@ -180,7 +186,8 @@ def _fast_domain(study: Study) -> Iterator[Check]:
         factor=there.seconds / maximum(inside.seconds, sys.float_info.min),
         reads=["layout.tp"],
         tp=tp,
-        cross="do not divide" if _is_cut(tp, first.capacity) else "reach beyond",
+        cross=cross,
+        advice=advice,
         cap=first.capacity,
         level=first.name,
         there=there.seconds * 1e3,

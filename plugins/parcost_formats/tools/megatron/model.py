@@ -161,7 +161,7 @@ def _vocabulary(options: ToolOptions) -> None:
     near = tokenizer or options.get("num_layers")
     if near is not None:
         lacking = near.evolve(key="--vocab-size", texts=())
-        why = own or "not stated, and no known tokenizer has it"
+        why = own or "not stated, and the tokenizer is not a known one"
         options.ask_for("model.vocabulary", lacking, why)
 
 

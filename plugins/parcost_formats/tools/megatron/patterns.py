@@ -19,7 +19,7 @@ class LayerListError(ValueError):
 
 
 class Period(NamedTuple):
-    """Layers at a period: after *first* layers, the last of each *every*."""
+    """Periodic layers: after the first *first* layers, every *every*-th layer."""
 
     first: int
     every: int

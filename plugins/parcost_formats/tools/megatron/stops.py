@@ -21,7 +21,10 @@ _OFF = ("false", "None", "null", "none")
 
 
 def check_stops(options: SettingCollector, possible: Collection[str]) -> None:
-    """Report the flags that Megatron-LM rejects; *possible* are flags that may also be set."""
+    """Report the combinations of flags that Megatron-LM rejects.
+
+    *possible* are flags of a branch that is not evaluated: rules on them are skipped.
+    """
     for rule in table("megatron")["stops"]:
         option = _find(options, rule["if"])
         spared = "unless" in rule and _find(options, rule["unless"])

@@ -179,7 +179,7 @@ def _weight_note(found: Anchoring) -> str:
     given, step = len(found.compared), found.step
     if not step.layouts:
         reason = next((one.reason for one in found.compared if one.reason), "no step time measured")
-        return f"w = 0: {reason}"
+        return f"not used: {reason}"
     runs = f"{found.count} run{'s' * (found.count > 1)}"
     repeats = f" of {step.layouts} layouts" if found.count > step.layouts else ""
     more = f", {given - found.count} left out" if given > found.count else ""
@@ -199,4 +199,4 @@ def _notes(found: Anchoring) -> Iterator[str]:
             f"deviation {percent(step.deviation)}"
         )
     if any(one.reason for one in found.compared):
-        yield "excluded anchors have weight 0"
+        yield "anchors that are not used have weight 0"

@@ -195,7 +195,7 @@ def _chunks(sheet: Sheet, estimate: TransferEstimate) -> Iterator[Figure]:
     if _is_default(estimate.transfer.chunks, 1.0) and _is_default(estimate.extra, 0.0):
         return
     yield sheet("chunks", "chunks", "", "c")
-    yield sheet("chunk_size", "chunk", "B", "n / c")
+    yield sheet("chunk_size", "size of a chunk", "B", "n / c")
     yield sheet("chunk_seconds", "time of a chunk", "s", "t, of n / c bytes")
     yield sheet("overhead_seconds", "overhead of all chunks", "s", "c o")
     yield sheet(
@@ -211,7 +211,7 @@ def _chunks(sheet: Sheet, estimate: TransferEstimate) -> Iterator[Figure]:
             "best number of chunks",
             "",
             "o > 0 ? max(sqrt(bandwidth_seconds / o), 1) : infinity",
-            note="minimum of T / c, the exposed last chunk, plus c o, the overhead of all chunks",
+            note="minimizes T / c + c o: the exposed last chunk and the overhead of c chunks",
         )
         yield sheet("exposed_tail", "last chunk and overhead", "s", "bandwidth_seconds / c + c o")
 

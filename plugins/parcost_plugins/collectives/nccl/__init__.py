@@ -96,7 +96,7 @@ def _replays(study: Study) -> bool:
 
 @record(eq=False)
 class Nccl(Collective):
-    """The library on the machine that a study describes; without one, it cannot run."""
+    """NCCL on the machine of a study; without a tuning table and links, it cannot run."""
 
     release: LibraryRelease | None = None
 

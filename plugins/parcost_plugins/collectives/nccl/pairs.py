@@ -32,7 +32,7 @@ OPERATIONS: Mapping[str, frozenset[str]] = {
 
 @record(kw_only=True, eq=False)
 class PairCost:
-    """The cost of a pair in one call, if the pair is *supported*.
+    """The cost of one call with a pair (algorithm, protocol) of NCCL, if the pair is *supported*.
 
     The call starts after *call* seconds. It has *steps* steps of *step* seconds in a node, and
     *crossings* steps of *crossing* seconds between nodes. Its *bytes_* are sent at *bandwidth*. A

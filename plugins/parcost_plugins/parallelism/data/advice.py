@@ -12,8 +12,10 @@ from parcost_plugins.physics.run_choices import (
     copies_buckets,
     gradient_bucket,
     hides_gradients,
+    reduces_each_micro_batch,
     shards_states,
     shards_weights,
+    zero_stage,
 )
 from parcost_plugins.vocabulary import Layout, Targets, Training
 
@@ -40,7 +42,8 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
             exposed, hidden = exposed + float(line.exposed), hidden + float(line.hidden)
     wire_time = exposed + hidden
     share = exposed / wire_time if wire_time else 0.0
-    m = study.pipeline.micro_batches
+    each = zero_stage(study) >= 2 and reduces_each_micro_batch(study)
+    m = 1.0 if each else study.pipeline.micro_batches
     half, hides = precision.reduction > 2, share <= study[Targets].exposed
     rows = [
         (
@@ -65,7 +68,11 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
             "micro-batches per gradient reduction",
             m,
             _yes_or_no(m > 1),
-            "" if m > 1 else "one micro-batch: every backward pass is followed by a reduction",
+            ""
+            if m > 1
+            else "the framework reduces gradients after each micro-batch"
+            if each
+            else "one micro-batch: every backward pass is followed by a reduction",
         ),
         (
             "bytes per reduced gradient",
