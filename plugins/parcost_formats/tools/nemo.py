@@ -550,9 +550,9 @@ class _NeMoReader:
                 found.ignore(name, "FSDP shards its state")
         elif name is not None and stage is not None:
             found.set("layout.zero", stage, name)
-        for key in ("model.fsdp_sharding_strategy", "model.fsdp_grad_reduce_dtype"):
-            if key in found and not found.switch("model.fsdp"):
-                found.ignore(key, "model.fsdp is off")
+        for one in ("model.fsdp_sharding_strategy", "model.fsdp_grad_reduce_dtype"):
+            if one in found and not found.switch("model.fsdp"):
+                found.ignore(one, "model.fsdp is off")
         is_fsdp = self._read_megatron_fsdp()
         for prefix in ("optim.config.", "trainer.strategy.ddp."):
             key = self._key("use_distributed_optimizer", [prefix])
