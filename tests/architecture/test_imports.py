@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -12,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from parcost_apps.testing.open_modules import PACKAGES, TO_ALL, TO_KINDS, is_open
+
 from ..rows import try_each
 from ..syntax import find_statements, parse_file
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("parcost_apps", "parcost_formats", "parcost_measured", "parcost_plugins")
 PLUGINS = sorted(path for name in PACKAGES for path in (ROOT / "plugins" / name).rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = {"distributed", "duckdb", "google", "jinja2", "scipy", "vl_convert", "yaml"}
@@ -95,53 +97,16 @@ def test_a_plugin_imports_parcost_and_what_is_shared_and_no_other_subject(path: 
             assert top in {"parcost", *LIBRARIES}, name
 
 
-# Beside `parcost` and `parcost.numeric`, what the guide opens to formats and to commands.
-OPEN = {"parcost", "parcost.numeric"}
-OPEN_TO = {
-    "parcost_formats.html": (
-        "parcost.contract",
-        "parcost.language",
-        "parcost_formats.rendering",
-        "parcost.system",
-    ),
-    "parcost_formats.reports": (
-        "parcost.contract",
-        "parcost.language",
-        "parcost_formats.rendering",
-        "parcost.system",
-    ),
-    "parcost_formats.traces": (
-        "parcost.contract",
-        "parcost.language",
-        "parcost_formats.rendering",
-    ),
-    "parcost_measured.calibration": (
-        "parcost_apps.cli",
-        "parcost_apps.options",
-        "parcost.contract",
-        "parcost.language",
-        "parcost_formats.rendering",
-        "parcost.plugins",
-        "parcost_formats.imports",  # writes blocks as a spec
-        "parcost.system",
-    ),
-    "parcost_formats.tools": ("parcost.language.writer",),  # provenance of values
-    "parcost_measured.anchors": (
-        "parcost.language.writer",
-        "parcost_formats.rendering.resolved_spec",  # attributes as texts
-    ),
-    "parcost_apps.new_plugin": ("parcost_apps.cli", "parcost.plugins"),
-    "parcost_measured.validation": (
-        "parcost_apps.batch",
-        "parcost_apps.options",
-        "parcost_apps.cli",
-        "parcost.contract",
-        "parcost.language",
-        "parcost_formats.rendering",
-        "parcost.plugins",
-        "parcost.report",
-        "parcost.system",
-    ),
+#: Our formats, importers and commands, which import what those of others may import.
+KINDS = {
+    "parcost_formats.html": "format",
+    "parcost_formats.reports": "format",
+    "parcost_formats.traces": "format",
+    "parcost_formats.tools": "importer",
+    "parcost_measured.anchors": "importer",
+    "parcost_measured.calibration": "command",
+    "parcost_measured.validation": "command",
+    "parcost_apps.new_plugin": "command",
 }
 
 
@@ -167,35 +132,34 @@ def shared_by(own: str) -> set[str]:
         return {*SHARED[: SHARED.index(own)]}
     if own in PROGRAMS:
         return {*SHARED}
-    return {subject(name) for name in OPEN_TO.get(own, ()) if name.startswith(PACKAGES)}
+    kind = KINDS.get(own)
+    return (
+        {subject(name) for name in TO_KINDS[kind] if name.startswith(PACKAGES)} if kind else set()
+    )
 
 
 @try_each("path", PLUGINS, ids=module)
 def test_a_plugin_imports_only_what_the_guide_opens(path: Path) -> None:
     if subject(module(path)) in PROGRAMS:
         return
-    own = OPEN_TO.get(subject(module(path)), ())
+    kinds = [KINDS[name] for name in (subject(module(path)),) if name in KINDS]
     core = {name for name in imports(path) if name.partition(".")[0] == "parcost"}
-    shut = {name for name in core - OPEN if not name.startswith(own)} if own else core - OPEN
-    assert not shut
+    assert not {name for name in core if not is_open(name, kinds)}
 
 
 @try_each("path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda p: p.stem)
-def test_a_third_party_needs_no_more_than_a_plugin_that_ships(path: Path) -> None:
+def test_a_third_party_imports_what_is_open(path: Path) -> None:
     """Costs need what is public; formats have entries and pages too, and tests the contracts."""
-    core = {name for name in imports(path) if name.partition(".")[0] == "parcost"}
-    more = (
-        {"parcost.contract.entries", "parcost.contract.page"} if "metrics" in path.stem else set()
-    )
-    if "tests" in path.parts:
-        more |= {"parcost.plugins.discovery"}
-    assert core <= OPEN | more
+    kinds = ["test"] if "tests" in path.parts else ["format"] if "metrics" in path.stem else []
+    assert [name for name in imports(path) if not is_open(name, kinds)] == []
 
 
-def test_the_guide_opens_what_plugins_import() -> None:
+def test_the_guide_prints_what_is_open() -> None:
     guide = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
-    for name in {*OPEN, *(name for names in OPEN_TO.values() for name in names)}:
-        assert f"`{name}`" in guide
+    for kind, names in {"every plugin": TO_ALL, **TO_KINDS}.items():
+        more = [name for name in names if kind != "command" or name not in TO_KINDS["format"]]
+        listed = ", ".join(f"`{name}`" for name in more)
+        assert re.search(rf"\| (an? )?{kind} \| .*{re.escape(listed)}", guide), listed
 
 
 def test_no_public_name_is_also_a_module() -> None:
@@ -233,7 +197,7 @@ def test_every_module_with_hooks_is_an_entry_point_or_a_part_of_one() -> None:
             node.name
             for node in tree.body
             if isinstance(node, ast.FunctionDef)
-            and any(isinstance(d, ast.Name) and d.id == "hookimpl" for d in node.decorator_list)
+            and any(ast.unparse(d).startswith("hookimpl") for d in node.decorator_list)
         ]
         assert not hooks or module(path) in loaded, f"{module(path)} offers {hooks}"
 

@@ -26,14 +26,9 @@ from parcost.plugins.discovery import load as load_plugins
 from parcost.report.report import Report
 from parcost.report.result import Result
 from parcost_apps.testing.formula_text import compute
+from parcost_apps.testing.open_modules import PACKAGES, is_open
 from parcost_formats.rendering.report_data import report as report_json
 
-_SHARED = ("vocabulary", "physics")  # packages of parcost_plugins
-_OTHERS = ("parcost_apps", "parcost_formats", "parcost_measured")  # packages beside the plugins
-#: Of these, what the guide opens to formats and commands.
-_OPEN = ("parcost_formats.rendering", *(f"parcost_apps.{n}" for n in ("batch", "cli", "options")))
-#: Packages of the core that a plugin has no use for: they may change with each version.
-CLOSED = ("binding", "engine", "search")
 _ROUNDING = 1e-9
 _EQUAL = 1e-12
 
@@ -99,16 +94,10 @@ class PluginContract:
                 assert field.doc.strip(), f"`{block_type(schema).kind}.{name}` has no doc"
 
     def test_it_imports_what_is_public(self) -> None:
-        """Only public modules of the core are imported, and packages that plugins share."""
+        """Of parcost, only modules that the guide opens to plugins are imported."""
         for path in _files(self.plugin):
             for name in imports_of(path):
-                parts = name.split(".")
-                if parts[0] == "parcost" and len(parts) > 1:
-                    assert parts[1] not in CLOSED, f"{path.name} imports {name}"
-                is_open = ".".join(parts[:2]) in _OPEN
-                assert is_open or parts[0] not in _OTHERS, f"{path.name} imports {name}"
-                if parts[0] == "parcost_plugins":
-                    assert parts[1] in _SHARED, f"{path.name} imports {name}"
+                assert is_open(name), f"{path.name} imports {name}"
 
     def test_the_spec_is_evaluated_without_faults(self) -> None:
         """No hook fails, and every rule and claim of the spec is satisfied."""
@@ -181,7 +170,7 @@ def imports_of(path: Path) -> Sequence[str]:
             names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             inside = [f"{node.module}.{alias.name}" for alias in node.names]
-            names += inside if node.module in _OTHERS else [node.module or ""]
+            names += inside if node.module in PACKAGES else [node.module or ""]
     return names
 
 
