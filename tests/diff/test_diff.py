@@ -459,3 +459,11 @@ def test_a_script_that_another_one_sources_makes_a_difference(run_command: Run) 
     files |= {"old/degree.sh": "TP=2\n", "new/degree.sh": "TP=4\n"}
     (study,) = data(run_command, "old/run.sh", "new/run.sh", *MACHINE, files=files)["studies"]
     assert "layout.tp" in {one["name"] for one in study["attributes"]}
+
+
+def test_a_change_without_an_effect_says_that_no_figure_changes(run_command: Run) -> None:
+    given = ("--set", "overlap.chunks=4")  # of messages that nothing cuts here
+    done = run_command("diff", "a.par", *given, files={"a.par": SPEC})
+    assert "No figure and no term changes." in done.out
+    moved = run_command("diff", "a.par", "--set", "layout.tp=4", files={"a.par": SPEC})
+    assert "No figure" not in moved.out

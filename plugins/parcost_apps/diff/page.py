@@ -170,6 +170,8 @@ def _study(
         yield from (Line(reason, indent=2) for reason in first.reasons)
     if not first.is_evaluated:
         return
+    if not any(number.is_change for number in (*first.figures, *first.terms, *first.memory)):
+        yield Line("No figure and no term changes.")
     yield from _table("Figures", first.figures, full=full, titles=True)
     yield from _table("Step time by cause", first.causes, full=full)
     yield from _table("Step time by term (exposed)", first.terms, full=full)
