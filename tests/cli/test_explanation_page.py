@@ -95,7 +95,7 @@ def words(page: str) -> str:
                     "peak 989 TFLOP/s bf16 of h100_sxm (catalog/devices/h100_sxm.par:N, @vendor)",
                     "N 32 devices of cluster (a.par:5)",
                     "batch 64 global_batch of training (a.par:7)",
-                    "C[MLP] 11.27 GFLOP 2 FLOPs per matrix parameter",  # 6 x 32 x 4096 x 14336
+                    "F[MLP] 11.27 GFLOP 2 FLOPs per matrix parameter",  # 6 x 32 x 4096 x 14336
                 ],
             ),
             (

@@ -126,7 +126,7 @@ def test_the_whole_report_stands_in_order_of_execution_or_size(run_command: Run)
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["--full", "--compare"], "contradict each other"),
+        (["--full", "--compare"], "exclude each other"),
         (["--order", "size"], "add --full"),
         (["--full", "--format", "json"], "`--full` has no effect on `--format json`"),
         (["--figures", "mfu", "--format", "jsonl"], "has no effect"),

@@ -345,7 +345,7 @@ def test_bad_input_has_an_id(text: str, id: str, plugins: Plugins) -> None:
         ("box { length = 3 wagons }", "`length` is a plain number: remove the unit"),
         ("box { mode = 3 wagons }", None),
         ("box { size = 3 wagons }", None),
-        ("zzzz { }", "docs/language.md lists the blocks, and explains sweeps"),
+        ("zzzz { }", "docs/language.md lists the blocks"),
         ("box length = 3", "write `box { length = ... }`"),
         ("box a length = 3", "write `box a { length = ... }`"),
         ("length = 3", "write `let length = ...`, or move it into a block"),

@@ -204,7 +204,7 @@ def test_an_entry_is_imported_where_the_catalogue_has_it_alone() -> None:
     batch = "sequence = 8192, global_batch = 128 sequences"
     said = helps(training=f"training {{ {batch}, precision = fp8 }}").splitlines()[0]
     assert said.startswith("did you mean `fp8_blockwise` or `fp8_current` or ")
-    assert said.endswith("more that begin so? import it from `catalog.precisions`")
+    assert said.endswith("more names that begin like this? import it from `catalog.precisions`")
     said = helps(training=f"training {{ {batch}, precision = mxfp8 }}").splitlines()[0]
     assert said == "import it: `use catalog.precisions.mxfp8`"
     said = helps(training=f"training {{ {batch}, precision = unheard_of }}").splitlines()[0]

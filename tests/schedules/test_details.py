@@ -58,5 +58,5 @@ def test_a_span_in_which_nothing_takes_time_has_no_bubble(bind: Callable[..., St
         ideal_seconds=0.0,
         timeline=lambda: [[SimpleNamespace(start=0.0, end=0.0)]] * 2,
     )
-    found = {figure.name: figure.value for figure in details(study, outcome)}  # type: ignore[arg-type]
+    found = {figure.name: figure.value for figure in details(study, outcome, brief=False)}  # type: ignore[arg-type]
     assert found == {"longest_span": 0.0, "span_bubble": 0.0}

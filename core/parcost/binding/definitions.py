@@ -289,7 +289,7 @@ class Definitions:
             alias_hint(kind, "", self.types)
             or _elsewhere(kind, self.types)
             or did_you_mean(kind, [*self.types, *_OF_A_FILE])
-            or "docs/language.md lists the blocks, and explains sweeps"
+            or "docs/language.md lists the blocks"
         )
 
     def _type(self, block: s.Block, parent: Definition | None = None) -> BlockType | None:

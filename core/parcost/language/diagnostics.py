@@ -151,7 +151,7 @@ def _suggest(name: str, names: Sequence[str]) -> str | None:
     if longer:
         first = longer if len(longer) <= _FEW + 1 else longer[:_FEW]
         more = len(longer) - len(first)
-        rest = [f"one of {more} more that begin so"] if more else []
+        rest = [f"one of {more} more names that begin like this"] if more else []
         return f"did you mean {' or '.join([*(f'`{other}`' for other in first), *rest])}?"
     close = (
         get_close_matches(name, names, n=1, cutoff=_EQUAL)

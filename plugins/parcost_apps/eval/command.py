@@ -200,7 +200,9 @@ def _view(
     }
     given = [kind for kind, wanted in kinds.items() if wanted]
     if len(given) > 1:
-        raise click.UsageError(f"`--{given[0]}` and `--{given[1]}` contradict each other")
+        raise click.UsageError(
+            f"`--{given[0]}` and `--{given[1]}` exclude each other: give one of them"
+        )
     kind: Kind = given[0] if given else "line" if many else "screen"
     if order is not None and kind not in ("full", "section"):
         raise click.UsageError("`--order` needs the whole report: add --full")

@@ -153,7 +153,7 @@ def _layouts(space: Space, found: SearchResult, shown: Sequence[RankedLayout]) -
     yield from axis_notes(space, shown)
     fixed = [path for path in (*degrees, *words) if path not in (*varying, *mixed)]
     if fixed:
-        yield Line(f"all: {_settings(space, values[0], fixed)}", "faint")
+        yield Line(f"same in all: {_settings(space, values[0], fixed)}", "faint")
     if len(letters) > 1:
         yield from (Line(f"{letter}: {text}", "faint") for text, letter in letters.items())
 

@@ -331,7 +331,7 @@ def _conflict(
     ]
     known = [place for place in places if place[0].end] or places
     return problem(
-        "import-conflict", message, *known[0], also=known[1:], help="import only one of the two"
+        "import-conflict", message, *known[0], also=known[1:], help="keep one of the two values"
     )
 
 

@@ -107,7 +107,7 @@ def _training(study: Study) -> str:
     batch, length = quantity(training.global_batch), quantity(training.sequence)
     hosted = {name: getattr(offload, name, 0.0) for name in _HOSTED}
     parts = [
-        f"{batch} sequences of {length} tokens{packed}",
+        f"{batch} sequence{'' if batch == '1' else 's'} of {length} tokens{packed}",
         f"micro-batch {quantity(training.micro_batch)}",
         f"recompute {_recompute(training.recompute, study.get(Recompute))}",
         *(

@@ -100,7 +100,7 @@ def sweep_summary(report: Report, names: Sequence[str]) -> str:
     """Return the number of valid points of a sweep, and the range of its first figures."""
     points = rows(report.axes, report.results, names)
     run = [point for point in points if point["feasible"]]
-    counted = f"{len(run):,} of {len(points):,} points run"
+    counted = f"{len(run):,} of {len(points):,} points are valid and fit"
     figures = {f.name: f for r in report.results for f in headline_figures(r, names) if r.legal}
     said = [
         f"{figure.title} {_range([p[name] for p in run], figure.unit)}"

@@ -111,9 +111,11 @@ def _flops_per_token(study: Study) -> Formula:
         found[part.name] = Formula(part.source, value=known + part.per_token)
     if frozen:
         return formula(
-            "3 sum(C) + 2 sum(F), F of frozen matrices", C=(counted, "FLOP"), F=(frozen, "FLOP")
+            "3 sum(F) + 2 sum(F_0), forward FLOPs F by part, F_0 of frozen matrices",
+            F=(counted, "FLOP"),
+            F_0=(frozen, "FLOP"),
         )
-    return formula("3 sum(C)", C=(counted, "FLOP"))
+    return formula("3 sum(F), forward FLOPs by part", F=(counted, "FLOP"))
 
 
 def _executed_flops(study: Study, outcome: Outcome) -> Formula:
