@@ -29,7 +29,7 @@ from parcost_measured.validation.evaluation import evaluate_cases, write_studies
 from parcost_measured.validation.rows import read_files, shipped_runs
 from parcost_measured.validation.scores import group_by, quantile
 from parcost_measured.validation.summary import ScoredRow, device_of, summarize
-from parcost_plugins.analysis.anchors.causes import choose_factors, step_parts
+from parcost_plugins.physics.anchor_causes import choose_factors, step_parts
 from parcost_plugins.physics.shrinkage import Spread, leave_one_out, shrink, spread_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "calibration.md"

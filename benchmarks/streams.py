@@ -6,7 +6,7 @@ Prints the mean error of the time of each operator, by device. With --folds the 
 fitted again without every N-th shape, and scored on those; with --fit what all rows say is
 printed, to be written into the catalogue by hand.
 
-A row says in `runs` what was timed: a table of `parcost_plugins.model.elementwise`, an
+A row says in `runs` what was timed: a table of `parcost_plugins.physics.elementwise`, an
 implementation and a pass, or one kernel that moves so many tensors. `elements` are those of a
 tensor, `element` its bytes. Rows whose `clock` is `events` were timed with events around calls
 from Python, and hold what that adds; those of `device` do not.
@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 import parcost
 import parcost_specs
-from parcost_plugins.model import elementwise
-from parcost_plugins.model.elementwise import Passes, Traffic
+from parcost_plugins.physics import elementwise
+from parcost_plugins.physics.elementwise import Passes, Traffic
 from parcost_plugins.vocabulary import Cluster, KernelChoice
 from parcost_plugins.vocabulary.operators import STREAM_KINDS
 

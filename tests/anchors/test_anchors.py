@@ -12,8 +12,8 @@ import pytest
 import parcost
 from parcost import Report, Session
 from parcost.contract.importers import ImportOptions
-from parcost_plugins.analysis.anchors.causes import step_parts
-from parcost_plugins.analysis.anchors.evaluation import Comparison, _other_job, find_anchoring
+from parcost_plugins.physics.anchor_causes import step_parts
+from parcost_plugins.physics.anchoring import Comparison, _other_job, find_anchoring
 
 STUDY = """
 use catalog.devices.h100_sxm

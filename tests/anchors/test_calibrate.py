@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost_plugins.analysis.anchors.evaluation import find_anchoring
+from parcost_plugins.physics.anchoring import find_anchoring
 
 SPEC = """
 use catalog.devices.h100_sxm

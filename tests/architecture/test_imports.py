@@ -60,8 +60,7 @@ def test_the_core_imports_no_plugin(path: Path) -> None:
 # What all plugins may import: blocks and records, and formulas of these.
 OPEN_TO_ALL = ("parcost_plugins.vocabulary", "parcost_plugins.physics")
 
-# Calibration reads the rows that validation reads, as the same studies, and counts the bytes of
-# the passes that the model has. Its anchors are compared as `eval` compares them, and read by the
+# Calibration reads the rows that validation reads, as the same studies, and anchors by the
 # importers of logs. Importers of measured runs read the rows and devices that validation reads.
 # `check` writes problems in the formats of reports, and an editor shows what `check` finds. `merge`
 # joins shards of `eval`, `search` exports its best layout, and the live page searches. Pages of
@@ -73,12 +72,7 @@ BUILDS_ON = {
     "parcost_apps.rule": ("parcost_apps.documentation",),
     "parcost_apps.search": ("parcost_apps.export",),
     "parcost_apps.server": ("parcost_apps.search", "parcost_apps.documentation"),
-    "parcost_measured.calibration": (
-        "parcost_measured.anchors",
-        "parcost_plugins.analysis",
-        "parcost_plugins.model",
-        "parcost_measured.validation",
-    ),
+    "parcost_measured.calibration": ("parcost_measured.anchors", "parcost_measured.validation"),
     "parcost_measured.anchors": ("parcost_measured.validation",),
 }
 

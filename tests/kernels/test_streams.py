@@ -14,8 +14,8 @@ import pytest
 import parcost_specs
 from parcost import Study
 from parcost_plugins.kernels.tiled import TiledKernels
-from parcost_plugins.model import elementwise
-from parcost_plugins.model.elementwise import Passes, Traffic
+from parcost_plugins.physics import elementwise
+from parcost_plugins.physics.elementwise import Passes, Traffic
 from parcost_plugins.vocabulary import Stream
 
 StudyWith = Callable[..., Study]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from parcost import Memory, Study, block_type
-from parcost_plugins.model import elementwise
-from parcost_plugins.model.elementwise import Passes
+from parcost_plugins.physics import elementwise
+from parcost_plugins.physics.elementwise import Passes
 from parcost_plugins.vocabulary import (
     Framework,
     FusedAttention,

@@ -11,7 +11,7 @@ import pytest
 import parcost
 from parcost import Memory, Study
 from parcost_plugins.model import details
-from parcost_plugins.model.elementwise import copies
+from parcost_plugins.physics.elementwise import copies
 from parcost_plugins.vocabulary import Gemm, Stream
 
 from ..evaluation import model_memory

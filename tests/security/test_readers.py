@@ -292,7 +292,7 @@ def test_files_are_opened_in_one_place() -> None:
         "plugins/parcost_measured/validation/frameworks.py",  # ships with us
         "plugins/parcost_measured/validation/names.py",  # ships with us
         "plugins/parcost_plugins/vocabulary/aliases.py",  # ships with us
-        "plugins/parcost_plugins/analysis/anchors/causes.py",  # ships with us
+        "plugins/parcost_plugins/physics/anchor_causes.py",  # ships with us
         "plugins/parcost_formats/html/page.py",  # ships with us
         "plugins/parcost_formats/tools/keys/__init__.py",  # ships with us
         "plugins/parcost_formats/tools/tables/__init__.py",  # ships with us

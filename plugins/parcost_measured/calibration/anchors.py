@@ -22,7 +22,7 @@ from parcost_formats.rendering import markdown
 from parcost_formats.rendering.text import draw
 from parcost_measured.anchors.labels import label_of
 from parcost_measured.anchors.spec import whole_anchor
-from parcost_plugins.analysis.anchors.evaluation import Anchoring, find_anchoring
+from parcost_plugins.physics.anchoring import Anchoring, find_anchoring
 from parcost_plugins.vocabulary import Anchor
 
 if TYPE_CHECKING:

@@ -25,13 +25,13 @@ from parcost_measured.calibration.inputs import (
 from parcost_measured.validation.hardware import ENTRIES, device_names, entry_of
 from parcost_measured.validation.records import is_number
 from parcost_measured.validation.rows import Flaw, Hardware
+from parcost_plugins.physics import elementwise
+from parcost_plugins.physics.elementwise import Traffic
 from parcost_plugins.vocabulary import Cluster, Gemm, KernelChoice, Training
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from parcost_plugins.model.elementwise import Traffic
 
 #: The recipe whose products run in a type, by the first words of a table's name for it.
 RECIPES = {
@@ -357,9 +357,6 @@ def _is_shape(value: Any) -> bool:
 
 def _traffic(run: Any) -> Traffic | None:
     """Return the memory traffic of an entry of `runs`; None if it names no operator."""
-    from parcost_plugins.model import elementwise
-    from parcost_plugins.model.elementwise import Traffic
-
     if not isinstance(run, list) or not run:
         return None
     if len(run) == 2 and run[0] == "kernel" and is_number(run[1]) and run[1] > 0:

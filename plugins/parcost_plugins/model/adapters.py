@@ -39,7 +39,11 @@ from parcost import (
     sum_counts,
 )
 from parcost.numeric import all_of, any_of, maximum, where
-from parcost_plugins.model.elementwise import (
+from parcost_plugins.model.moe import Experts, experts_of
+from parcost_plugins.model.rank import UNTIL_LAYERS, Rank, rank_of
+from parcost_plugins.model.rulebook import RULES
+from parcost_plugins.physics import on_last
+from parcost_plugins.physics.elementwise import (
     ADDED,
     CAST,
     DROPOUT,
@@ -49,11 +53,7 @@ from parcost_plugins.model.elementwise import (
     elementwise,
     traffic_stream,
 )
-from parcost_plugins.model.moe import Experts, experts_of
-from parcost_plugins.model.passes import LayerSpan, linear, single_run
-from parcost_plugins.model.rank import UNTIL_LAYERS, Rank, rank_of
-from parcost_plugins.model.rulebook import RULES
-from parcost_plugins.physics import on_last
+from parcost_plugins.physics.passes import LayerSpan, linear, single_run
 from parcost_plugins.physics.run_choices import (
     NORMED,
     adapter_casts,

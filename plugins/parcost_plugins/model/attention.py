@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from parcost import Check, Memory, Real, Study, block_name, hookimpl, sum_counts
 from parcost.numeric import any_of
 from parcost_plugins.model import core
-from parcost_plugins.model.elementwise import (
+from parcost_plugins.model.norms import input_casts
+from parcost_plugins.model.rank import KEPT, Rank, rank_of
+from parcost_plugins.model.rulebook import RULES
+from parcost_plugins.physics.elementwise import (
     ADDED,
     APART,
     COPIED,
@@ -23,10 +26,7 @@ from parcost_plugins.model.elementwise import (
     repetition,
     traffic_stream,
 )
-from parcost_plugins.model.norms import input_casts
-from parcost_plugins.model.passes import SPLIT, linear
-from parcost_plugins.model.rank import KEPT, Rank, rank_of
-from parcost_plugins.model.rulebook import RULES
+from parcost_plugins.physics.passes import SPLIT, linear
 from parcost_plugins.vocabulary import (
     FusedAttention,
     Gemm,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Pass, Real, occurs, sum_counts
-from parcost_plugins.model.elementwise import DROPOUT, REORDERED, SOFTMAX, elementwise
-from parcost_plugins.model.passes import SPLIT, LayerSpan
 from parcost_plugins.model.rank import Rank
+from parcost_plugins.physics.elementwise import DROPOUT, REORDERED, SOFTMAX, elementwise
 from parcost_plugins.physics.partition import Counts
+from parcost_plugins.physics.passes import SPLIT, LayerSpan
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Stream
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE, CORE_PRODUCTS, WINDOWED_CORE
 

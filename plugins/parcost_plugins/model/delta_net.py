@@ -18,7 +18,11 @@ from attrs import evolve
 
 from parcost import Check, Memory, Moment, Real, Study, block_name, hookimpl, map_counts, sum_counts
 from parcost.numeric import all_of, any_of, maximum
-from parcost_plugins.model.elementwise import (
+from parcost_plugins.model.norms import input_casts
+from parcost_plugins.model.rank import Rank, rank_of
+from parcost_plugins.model.rulebook import RULES
+from parcost_plugins.model.shapes import head_check
+from parcost_plugins.physics.elementwise import (
     GATED,
     PLAIN,
     REORDERED,
@@ -27,11 +31,7 @@ from parcost_plugins.model.elementwise import (
     elementwise,
     repetition,
 )
-from parcost_plugins.model.norms import input_casts
-from parcost_plugins.model.passes import LayerSpan, linear
-from parcost_plugins.model.rank import Rank, rank_of
-from parcost_plugins.model.rulebook import RULES
-from parcost_plugins.model.shapes import head_check
+from parcost_plugins.physics.passes import LayerSpan, linear
 from parcost_plugins.vocabulary import (
     Adapters,
     Gemm,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from parcost import Memory, Pass, Real, Study, hookimpl
-from parcost_plugins.model.elementwise import DROPOUT, FILLED, LOOKUP, SCATTER, traffic_stream
-from parcost_plugins.model.passes import SPLIT
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.physics import on_first
+from parcost_plugins.physics.elementwise import DROPOUT, FILLED, LOOKUP, SCATTER, traffic_stream
+from parcost_plugins.physics.passes import SPLIT
 from parcost_plugins.vocabulary import Gemm, Parameters, Stream
 from parcost_plugins.vocabulary.operators import ENDS
 

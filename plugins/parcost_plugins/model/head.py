@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from parcost import Memory, Study, hookimpl
 from parcost.numeric import any_of, maximum
-from parcost_plugins.model.elementwise import FP32, LOSS, METRIC, elementwise, traffic_stream
 from parcost_plugins.model.norms import input_casts
-from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import UNTIL_LAYERS, Rank, rank_of
 from parcost_plugins.physics import on_last
+from parcost_plugins.physics.elementwise import FP32, LOSS, METRIC, elementwise, traffic_stream
 from parcost_plugins.physics.partition import ends_share_device
+from parcost_plugins.physics.passes import SPLIT, linear, single_run
 from parcost_plugins.physics.run_choices import (
     freed_by_loss,
     gradient_shards,

@@ -19,7 +19,9 @@ from attrs import evolve
 from parcost import Memory, Real, Study, hookimpl, sum_counts
 from parcost.numeric import any_of, where
 from parcost_plugins.model import core
-from parcost_plugins.model.elementwise import (
+from parcost_plugins.model.rank import KEPT, Rank, rank_of
+from parcost_plugins.physics.context import latent_blocks
+from parcost_plugins.physics.elementwise import (
     ADDED,
     NORMS,
     REORDERED,
@@ -27,9 +29,7 @@ from parcost_plugins.model.elementwise import (
     elementwise,
     traffic_stream,
 )
-from parcost_plugins.model.passes import SPLIT, LayerSpan, linear
-from parcost_plugins.model.rank import KEPT, Rank, rank_of
-from parcost_plugins.physics.context import latent_blocks
+from parcost_plugins.physics.passes import SPLIT, LayerSpan, linear
 from parcost_plugins.vocabulary import (
     FusedAttention,
     Gemm,

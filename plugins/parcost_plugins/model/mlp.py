@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Study, hookimpl, occurs, sum_counts
-from parcost_plugins.model.elementwise import (
+from parcost_plugins.model.norms import input_casts
+from parcost_plugins.model.rank import KEPT, SAVED, Rank, rank_of
+from parcost_plugins.physics.elementwise import (
     ADDED,
     APART,
     GATED,
@@ -14,9 +16,7 @@ from parcost_plugins.model.elementwise import (
     elementwise,
     traffic_stream,
 )
-from parcost_plugins.model.norms import input_casts
-from parcost_plugins.model.passes import SPLIT, linear
-from parcost_plugins.model.rank import KEPT, SAVED, Rank, rank_of
+from parcost_plugins.physics.passes import SPLIT, linear
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, MLP_COLUMNS, MLP_ROWS
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from parcost import Memory, Real, Study, hookimpl, record, sum_counts
 from parcost.numeric import any_of, where
-from parcost_plugins.model.elementwise import (
+from parcost_plugins.model.rank import KEPT, Rank, rank_of
+from parcost_plugins.physics.elementwise import (
     CLAMPED,
     CLAMPED_JOINED,
     EXPERT_BIAS_JOINED,
@@ -31,8 +32,7 @@ from parcost_plugins.model.elementwise import (
     elementwise,
     traffic_stream,
 )
-from parcost_plugins.model.passes import SPLIT, LayerSpan, linear
-from parcost_plugins.model.rank import KEPT, Rank, rank_of
+from parcost_plugins.physics.passes import SPLIT, LayerSpan, linear
 from parcost_plugins.physics.routing import (
     busiest_rank_load,
     dispatcher_of,

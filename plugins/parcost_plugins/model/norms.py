@@ -11,17 +11,17 @@ from operator import sub
 
 from parcost import Memory, Real, Study, hookimpl, map_counts, occurs
 from parcost.numeric import any_of
-from parcost_plugins.model.elementwise import (
+from parcost_plugins.model.rank import KEPT, UNTIL_LAYERS, Rank, rank_of
+from parcost_plugins.physics import on_first, on_last
+from parcost_plugins.physics.elementwise import (
     CAST,
     DROPOUT,
     elementwise,
     norm_passes,
     residual_passes,
 )
-from parcost_plugins.model.passes import LayerSpan, single_run
-from parcost_plugins.model.rank import KEPT, UNTIL_LAYERS, Rank, rank_of
-from parcost_plugins.physics import on_first, on_last
 from parcost_plugins.physics.partition import before_last
+from parcost_plugins.physics.passes import LayerSpan, single_run
 from parcost_plugins.physics.run_choices import partitions_outputs
 from parcost_plugins.vocabulary import Parameters, Stream
 from parcost_plugins.vocabulary.operators import ENDS

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Real, Study, hookimpl
-from parcost_plugins.model.elementwise import LOOKUP, NORMS, SCATTER, elementwise, traffic_stream
-from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.physics import on_last
+from parcost_plugins.physics.elementwise import LOOKUP, NORMS, SCATTER, elementwise, traffic_stream
 from parcost_plugins.physics.partition import Counts, ends_share_device
+from parcost_plugins.physics.passes import SPLIT, linear, single_run
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
 from parcost_plugins.vocabulary.operators import ENDS
 

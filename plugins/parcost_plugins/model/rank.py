@@ -20,11 +20,11 @@ from parcost import (
     symbols_of,
 )
 from parcost.numeric import all_of, any_of, is_array, maximum, where
-from parcost_plugins.model.elementwise import Fusion
-from parcost_plugins.model.passes import LayerSpan
 from parcost_plugins.physics.adapters import is_split, trains_model
 from parcost_plugins.physics.attention_mask import attended_tokens, writes_scores
+from parcost_plugins.physics.elementwise import Fusion
 from parcost_plugins.physics.partition import Counts, layer_counts
+from parcost_plugins.physics.passes import LayerSpan
 from parcost_plugins.physics.run_choices import (
     adapter_casts,
     recomputed_modules,

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from parcost import Check, Memory, Real, Study, block_name, hookimpl, sum_counts
 from parcost.numeric import sqrt, where
 from parcost_plugins.model import core
-from parcost_plugins.model.passes import linear
 from parcost_plugins.model.rank import Rank, rank_of
 from parcost_plugins.model.rulebook import RULES
+from parcost_plugins.physics.passes import linear
 from parcost_plugins.vocabulary import (
     FusedAttention,
     Gemm,

@@ -294,7 +294,7 @@ class Framework:
             "backward pass"
         ),
     )
-    # Which kernels element-wise operators run as; see `parcost_plugins.model.elementwise`.
+    # Which kernels element-wise operators run as; see `parcost_plugins.physics.elementwise`.
     norm: str = word(
         "fused",
         "compiled",

@@ -21,8 +21,8 @@ from parcost import (
     percent,
 )
 from parcost.numeric import exp, maximum, minimum
-from parcost_plugins.analysis.anchors.causes import STEP_PARTS, CauseFactors, step_parts
-from parcost_plugins.analysis.anchors.evaluation import (
+from parcost_plugins.physics.anchor_causes import STEP_PARTS, CauseFactors, step_parts
+from parcost_plugins.physics.anchoring import (
     Anchoring,
     Comparison,
     find_anchoring,

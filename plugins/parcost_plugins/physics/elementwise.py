@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from parcost import Pass, Real, occurs
-from parcost_plugins.model.passes import COUNTED, LayerSpan
 from parcost_plugins.physics.partition import Counts
+from parcost_plugins.physics.passes import COUNTED, LayerSpan
 from parcost_plugins.vocabulary import Stream, Training
 from parcost_plugins.vocabulary.operators import StepKind, StreamKind
 

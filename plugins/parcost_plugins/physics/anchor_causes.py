@@ -29,7 +29,7 @@ def table() -> Mapping[str, Any]:
     """Return the prior deviations of the factors, and the limits of the fit and of anchors."""
     import tomllib
 
-    return tomllib.loads(Path(__file__).with_name("causes.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name("anchor_causes.toml").read_text(encoding="utf-8"))
 
 
 def step_parts(outcome: Outcome) -> dict[str, Real]:

@@ -25,14 +25,14 @@ from parcost import (
     spec_text,
 )
 from parcost.numeric import all_of, array_kind
-from parcost_plugins.analysis.anchors.causes import (
+from parcost_plugins.physics import flops_per_token
+from parcost_plugins.physics.adapters import trains_model
+from parcost_plugins.physics.anchor_causes import (
     CauseFactors,
     choose_factors,
     step_parts,
     table,
 )
-from parcost_plugins.physics import flops_per_token
-from parcost_plugins.physics.adapters import trains_model
 from parcost_plugins.physics.memory_counters import allocated_memory, reserved_memory
 from parcost_plugins.physics.shrinkage import (
     Shrinkage,
