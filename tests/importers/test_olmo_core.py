@@ -7,6 +7,8 @@ import ast
 import pytest
 
 from parcost import ImportFile, ImportOptions
+from parcost.language.text import Source
+from parcost_formats.imports.translation import translate
 from parcost_formats.tools.collector import digits
 from parcost_formats.tools.olmo_core import OlmoCore
 from parcost_formats.tools.python_code import static_value
@@ -504,6 +506,51 @@ def test_a_batch_that_grows_raises_a_question() -> None:
     once = plain.replace("Y()", "BatchSizeSchedulerCallback(batch_sizes=[3 * 2**21])")
     found = settings(OlmoCore().translate("train.py", once))
     assert found["training.global_batch"] == "6_291_456 tokens"
+
+
+@try_each(
+    "old, new, attribute",
+    [
+        ("sequence_length=8192", "sequence_lenght=8192", "training.sequence"),
+        ("train_module_config_builder", "train_modul_config_builder", "layout.zero"),
+        ("batch_sizes", "batch_size", "training.global_batch"),
+    ],
+)
+def test_a_misspelled_argument_raises_a_question(old: str, new: str, attribute: str) -> None:
+    """The length was 4,096, the training module was missing, and the batch was that of `main`."""
+    given = "sequence_length=8192, train_module_config_builder=module"
+    text = PARTS % ("", SHARDS, given)
+    text = text.replace("Y()", "BatchSizeSchedulerCallback(batch_sizes=[3 * 2**21])")
+    assert not translate(OlmoCore(), Source("train.py", text)).questions
+    found = translate(OlmoCore(), Source("train.py", text.replace(old, new, 1)))
+    assert attribute in [one.attribute for one in found.questions]
+
+
+def test_a_scheduler_of_batch_sizes_may_be_off() -> None:
+    """2**21 tokens are the batch of `main`."""
+    scheduler = "BatchSizeSchedulerCallback(batch_sizes=[3 * 2**21], enabled=%s)"
+    plain = PARTS % ("", SHARDS, "train_module_config_builder=module")
+    for state, batch in (("True", "6_291_456 tokens"), ("False", "2_097_152 tokens")):
+        found = OlmoCore().translate("train.py", plain.replace("Y()", scheduler % state))
+        assert settings(found)["training.global_batch"] == batch
+        assert not found.questions
+
+
+def test_functions_that_build_the_data_and_finish_the_job_are_followed() -> None:
+    """The loader has half of the batch of `main`; the last function takes data parallelism away."""
+    given = "train_module_config_builder=module, data_config_builder=data, finalize_config=finish"
+    functions = (
+        "def data(common):\n"
+        "    loader = NumpyDataLoaderConfig(global_batch_size=common.global_batch_size // 2)\n"
+        "    return DataComponents(dataset=X(), data_loader=loader)\n"
+        "def finish(config):\n    config.train_module.dp_config = None\n"
+    )
+    text = PARTS % ("", SHARDS, given)
+    found = OlmoCore().translate("train.py", functions + text)
+    assert settings(found)["training.global_batch"] == "1_048_576 tokens"
+    assert settings(found)["layout.zero"] == "0"
+    found = OlmoCore().translate("train.py", text.replace("=finish", "=other.finish"))
+    assert "finalize_config" in [one.name for one in found.missing]
 
 
 def test_a_power_is_computed_and_a_vast_one_raises_a_question() -> None:

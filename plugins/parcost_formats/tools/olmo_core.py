@@ -7,7 +7,7 @@ OLMo-core's parser, whose options have no defaults.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Self, cast
 
@@ -52,12 +52,14 @@ _BATCH, _SEQUENCE = f"data_loader.{_BATCH_NAME}", f"{_MODULE}.max_sequence_lengt
 _MICRO_NAME = "rank_microbatch_size"
 _MICRO = f"{_MODULE}.{_MICRO_NAME}"
 # A callback of the trainer, whose batches replace that of the data loader.
-_SCHEDULER, _SIZES = "BatchSizeSchedulerCallback", "trainer.batch_sizes"
+_SCHEDULER = "BatchSizeSchedulerCallback"
+_SIZES, _SCHEDULES = f"{_SCHEDULER}.batch_sizes", f"{_SCHEDULER}.enabled"
 _DATA, _RECOMPUTE = f"{_MODULE}.dp_config", f"{_MODULE}.ac_config"
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp32")
 # Arguments of `main` or `build_config`: functions that make the parts of a job.
 _BUILDERS = ("model_config_builder", "train_module_config_builder", "trainer_config_builder")
 _OPTIMIZER_BUILDER = "optim_config_builder"  # of OLMo-core 1, which has no training module
+_DATA_BUILDER, _FINISHER = "data_config_builder", "finalize_config"
 _USUAL_SEQUENCE = 4096  # tokens
 _USUAL_TOKENIZER = "dolma2"
 #: What a data set computes from the lengths that it states, the first of them.
@@ -205,14 +207,32 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
         start, _ = python.place(place)
         raise PythonTextError(f"`{name}` cannot be interpreted: {why}", start, start + 3)
     _add_module(made)
-    for call in (one for one in ast.walk(python.tree) if isinstance(one, ast.Call)):
-        sizes = {one.arg: one.value for one in call.keywords}.get(_SIZES.rpartition(".")[2])
-        if dotted_name(call.func).endswith(_SCHEDULER) and sizes is not None:
-            yield _SIZES, JsonEntry(follower.value(sizes, follower.globals), *python.place(call))
+    for key, word in _find_arguments(follower, python.tree, builders):
+        value = follower.value(word.value, follower.globals)
+        if key == _FINISHER:
+            value = dotted_name(word.value) or "code"
+        yield key, JsonEntry(value, *python.place(word))
     for key, cell in _flatten("", made):
         if cell.value is not None:  # None is an argument that is left out
             start, end = python.place(cell.node)
             yield key, JsonEntry(cell.value, start, end)
+
+
+def _find_arguments(
+    follower: Follower, tree: ast.Module, builders: ast.Call | None
+) -> Iterator[tuple[str, ast.keyword]]:
+    """Yield arguments of schedulers of batch sizes, by dotted key, and those that *builders* has
+    and no part of the job takes.
+    """
+    known: Sequence[str] = table(TOOL)["arguments"]["of_main"]
+    for call in (one for one in ast.walk(tree) if isinstance(one, ast.Call)):
+        schedules = dotted_name(call.func).endswith(_SCHEDULER)
+        for word in call.keywords if schedules or call is builders else ():
+            elsewhere = word.arg == _FINISHER and dotted_name(word.value) not in follower.functions
+            if word.arg and schedules:
+                yield f"{_SCHEDULER}.{word.arg}", word
+            elif word.arg and (word.arg not in known or elsewhere):
+                yield word.arg, word
 
 
 def _find_makers(
@@ -263,30 +283,44 @@ def _build_job(follower: Follower, call: ast.Call) -> Entity | UnreadValue:
     tokenizer.cells[_ASSUMED] = Cell(_USUAL_TOKENIZER, call, _ASSUMED, why)
     if "tokenizer" in given:
         tokenizer = follower.value(given["tokenizer"], names)
-    data = Entity("dataset", call, {_LENGTH: Cell(length, call, "dataset")})
-    parts = {"tokenizer": tokenizer, "dataset": data, "max_sequence_length": length}
-    common = Entity(
-        "CommonComponents",
-        call,
-        {key: Cell(one, call, key) for key, one in {**parts, _BATCH_NAME: batch}.items()},
-    )
-    made: dict[str, Any] = {}
-    for key in (*_BUILDERS, _OPTIMIZER_BUILDER):
-        function = follower.functions.get(dotted_name(given[key])) if key in given else None
-        if isinstance(function, ast.FunctionDef):
-            parameters = {one.arg: common for one in function.args.args[:1]}
-            made[key] = follower.call_function(function, parameters)
-        elif key in given:
-            made[key] = UnreadValue(f"`{key}` is not a function of this file")
+    dataset = Entity("dataset", call, {_LENGTH: Cell(length, call, "dataset")})
+    shared = {"tokenizer": tokenizer, "dataset": dataset, "max_sequence_length": length}
+    shared[_BATCH_NAME] = batch
+    cells = {key: Cell(one, call, key) for key, one in shared.items()}
+    common = Entity("CommonComponents", call, cells)
+    made = dict(_build_parts(follower, given, common))
     model, module, trainer = (made.get(one) for one in _BUILDERS)
     sizes = dict(_trainer_sizes(trainer, length))
-    if module is None:
+    if module is None and _OPTIMIZER_BUILDER in given:
         module = _split_module(call, model, sizes, made.get(_OPTIMIZER_BUILDER), length)
+    elif module is None:
+        module = UnreadValue(f"neither `{_BUILDERS[1]}` nor `{_OPTIMIZER_BUILDER}` is given")
     loader = Entity("loader", call, {_BATCH_NAME: Cell(batch, call, _BATCH_NAME)})
     if batch is None and _BATCH_NAME in sizes:
         loader.cells[_BATCH_NAME] = sizes[_BATCH_NAME]
-    job = {"model": model, _MODULE: module, "data_loader": loader}
-    return Entity(_JOB, call, {key: Cell(one, call, key) for key, one in job.items()})
+    data = made.get(_DATA_BUILDER)
+    own = data.cells.get("data_loader") if isinstance(data, Entity) else None
+    if own is not None and isinstance(own.value, Entity) and _BATCH_NAME in own.value.cells:
+        loader = own.value
+    parts = {"model": model, _MODULE: module, "data_loader": loader}
+    job = Entity(_JOB, call, {key: Cell(one, call, key) for key, one in parts.items()})
+    finisher = follower.functions.get(dotted_name(given[_FINISHER])) if _FINISHER in given else None
+    if isinstance(finisher, ast.FunctionDef):
+        follower.call_function(finisher, {one.arg: job for one in finisher.args.args[:1]})
+    return job
+
+
+def _build_parts(
+    follower: Follower, given: Mapping[str, ast.expr], common: Entity
+) -> Iterator[tuple[str, Any]]:
+    """Yield what each function that builds a part returns, by the name of the argument."""
+    for key in (*_BUILDERS, _OPTIMIZER_BUILDER, _DATA_BUILDER):
+        function = follower.functions.get(dotted_name(given[key])) if key in given else None
+        if isinstance(function, ast.FunctionDef):
+            parameters = {one.arg: common for one in function.args.args[:1]}
+            yield key, follower.call_function(function, parameters)
+        elif key in given:
+            yield key, UnreadValue(f"`{key}` is not a function of this file")
 
 
 def _add_module(job: Entity) -> None:
@@ -599,7 +633,9 @@ def _batch(found: SettingCollector) -> None:
         return
     found.set("training.sequence", digits(sequence), _SEQUENCE)
     sizes, batch = found.value(_SIZES), _BATCH
-    if isinstance(sizes, list) and len(sizes) == 1 and isinstance(sizes[0], int):
+    if found.value(_SCHEDULES, True) is False:
+        found.skip(_SIZES, "the scheduler of batch sizes is off")
+    elif isinstance(sizes, list) and len(sizes) == 1 and isinstance(sizes[0], int):
         batch = _SIZES
     elif _SIZES in found:
         known = [one for one in sizes if isinstance(one, int)] if isinstance(sizes, list) else []
