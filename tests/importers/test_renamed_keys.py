@@ -359,6 +359,46 @@ def test_a_misspelled_key_of_a_changed_recipe_asks_for_its_entry(run_command: Ru
     assert done.code == 0, done.out
 
 
+def test_a_misspelled_key_that_changes_a_part_of_a_recipe_asks(run_command: Run) -> None:
+    """The states of Adam in 8 bits, and softmax in kernels of its own, were left out with a warning."""
+    given = ["--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"]
+    job = (
+        "torchrun --nnodes 1 --nproc_per_node 8 run_clm.py --model_name_or_path Qwen/Qwen3-8B"
+        " --torch_dtype float32 --block_size 4096 --per_device_train_batch_size 1 --bf16 True"
+        " --optim adamw_8bit\n"
+    )
+    done = run_command("check", "run.sh", *given, files={"run.sh": job})
+    assert done.code == 0, done.out
+    done = run_command(
+        "check", "run.sh", *given, files={"run.sh": job.replace("--optim", "--opitm")}
+    )
+    assert "`--optim` was probably meant" in done.out or "`optim` was probably meant" in done.out
+    answer = ["--use", "catalog.precisions.bf16_autocast"]
+    assert f"add {' '.join(answer)}\n" in done.out
+    name, text = FILES["megatron"]
+    text = text.replace("--swiglu", "--swiglu --no-masked-softmx-fusion")
+    found = translate(_IMPORTERS["megatron"], Source(name, text))
+    assert "training.framework" in [one.attribute for one in found.questions]
+
+
+def test_a_misspelled_section_asks_for_its_values() -> None:
+    """`model` of LLM Foundry may have any key; LoRA was full fine-tuning, with a warning."""
+    text = (
+        "max_seq_len: 2048\nglobal_train_batch_size: 16\ndevice_train_microbatch_size: 2\n"
+        "precision: amp_bf16\nmodel:\n  name: hf_causal_lm\n"
+        "  pretrained_model_name_or_path: meta-llama/Llama-3.1-8B\n"
+        "  peft_config:\n    r: 8\n    peft_type: LORA\n    target_modules: [q_proj]\n"
+        "fsdp_config:\n  sharding_strategy: FULL_SHARD\n"
+    )
+    importer = _IMPORTERS["llm_foundry"]
+    found = translate(importer, Source("job.yaml", text))
+    assert "adapters.rank" not in [one.attribute for one in found.questions]
+    found = translate(importer, Source("job.yaml", text.replace("peft_config", "peft_confg")))
+    (question,) = [one for one in found.questions if one.attribute == "adapters.rank"]
+    assert question.answers == ("--set adapters.rank=8",)
+    assert "`model.peft_config.r` was probably meant" in question.reason
+
+
 def test_an_abbreviation_is_a_misspelled_key() -> None:
     """The rank that is missing is asked for where it stands, once."""
     text = (

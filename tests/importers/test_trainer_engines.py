@@ -612,7 +612,7 @@ def test_a_launcher_says_whether_layers_are_gathered_one_by_one(flag: str, is_wh
 @try_each(
     "flag, attribute",
     [
-        ("--fsdp_shrding_strategy SHARD_GRAD_OP", "layout.zero"),
+        ("--fsdp_shrding_strategy SHARD_GRAD_OP", "sharding.reshard"),
         ("--fsdp_offload_parms true", "offload.optimizer"),
         ("--fsdp_nonsense 3", ""),
     ],

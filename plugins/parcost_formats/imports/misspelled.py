@@ -92,10 +92,17 @@ def with_corrections(
 
 
 def _strange_keys(importer: Importer, translation: Translation) -> Sequence[ImportedKey]:
-    """Return the keys outside of the tool's list: unknown ones, and those listed without reason."""
+    """Return the keys outside of the tool's list: unknown ones, and those listed without reason.
+
+    An unknown key may be in a section of which the list has no keys, such as ``model.*``.
+    """
     listed = frozenset(importer.keys)
+    named = frozenset(one for one in listed if not one.endswith("*"))
     ignored = [one for one in translation.ignored if listed and not one.reason]
-    return [one for one in (*translation.unknown, *ignored) if not is_key(one.name, listed)]
+    return [
+        *(one for one in translation.unknown if not is_key(one.name, named)),
+        *(one for one in ignored if not is_key(one.name, listed)),
+    ]
 
 
 def _with_open_entries(
@@ -131,6 +138,8 @@ def _is_asked(attribute: str, asked: Collection[str]) -> bool:
 def nearest_keys(name: str, keys: Collection[str]) -> Sequence[str]:
     """Return the names that are most similar to *name*, the closest first.
 
+    A key such as ``peft.*`` stands for a section, whose name alone is compared.
+
     >>> nearest_keys("--tensor-model-paralel-size", frozenset({"tensor_model_parallel_size"}))
     ['tensor_model_parallel_size']
     >>> nearest_keys("globalBatchSize", frozenset({"global_batch_size", "seq_len"}))
@@ -139,6 +148,8 @@ def nearest_keys(name: str, keys: Collection[str]) -> Sequence[str]:
     ['optimizer']
     >>> nearest_keys("lora_rank", frozenset({"lora_r", "lora_alpha"}))
     ['lora_r']
+    >>> nearest_keys("model.pfet.r", frozenset({"model.peft.*"}))
+    ['model.peft.r']
     """
     letters = _letters(name[:_LONGEST])
     parts = name.count(".")
@@ -150,7 +161,21 @@ def nearest_keys(name: str, keys: Collection[str]) -> Sequence[str]:
     found += [one for one in known if len(one) == len(letters) and sorted(one) == turned]
     found += [at for at, one in known.items() if _is_abbreviation(name, one)]
     found += get_close_matches(letters, known, n=2, cutoff=_CLOSE)
-    return [known[one] for one in dict.fromkeys(found)]
+    return list(dict.fromkeys([*(known[one] for one in found), *_in_sections(name, keys)]))
+
+
+def _in_sections(name: str, keys: Collection[str]) -> Iterator[str]:
+    """Yield a dotted name with each section of *keys* that resembles its own section."""
+    words = name[:_LONGEST].split(".")
+    for key in sorted(one for one in keys if one.endswith(".*")):
+        *outer, section = key.removesuffix(".*").split(".")
+        at = len(outer)
+        if len(words) > at + 1 and words[:at] == outer and words[at] != section:
+            if any(one.startswith(f"{'.'.join(words[: at + 1])}.") for one in keys):
+                continue  # the tool has this section too
+            own, other = _letters(words[at]), _letters(section)
+            if sorted(own) == sorted(other) or get_close_matches(own, [other], cutoff=_CLOSE):
+                yield ".".join([*outer, section, *words[at + 1 :]])
 
 
 def _find_default_key(name: str, other: str, now: _Values, then: _Values) -> str:
@@ -263,15 +288,16 @@ def _questions(
 ) -> Iterator[ImportQuestion]:
     """Yield a question for each setting that a key would set if it were called *name*."""
     own = {path.partition(".")[0] for path in then}.intersection(_RECIPES)
-    parts = {f"training.{kind}" for kind in own}  # the entry of the catalogue is asked for
+    every = {path for path in then if now.get(path, ("", False))[0] != then[path][0]}
     changed = {
         path
-        for path in then
-        if now.get(path, ("", False))[0] != then[path][0]
-        and path.partition(".")[0] not in own
-        and path not in parts
+        for path in every
+        if path.partition(".")[0] not in own and path.removeprefix("training.") not in own
     }
     stated = {path for path in changed if then[path][1]} or changed
+    parts = {path.partition(".")[0] for path in every}.intersection(own)
+    entries = {f"catalog.{kind}s" for kind in parts}  # asked for in place of parts of a recipe
+    stated = stated.union(entries.intersection(then))
     shown = name.replace("_", "-") if key.name.startswith("--") else name
     dashes = "--" if key.name.startswith("--") else ""
     reason = f"`{key.name}` is not a key of {importer.title}; `{dashes}{shown}` was probably meant"

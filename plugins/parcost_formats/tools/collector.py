@@ -146,7 +146,10 @@ class SettingCollector(Draft):
 
     def keys_below(self, section: str) -> list[str]:
         """Return the keys of the file that are a section or below one."""
-        return [key for key in self._entries if f"{key}.".startswith(f"{section}.")]
+        found = [key for key in self._entries if f"{key}.".startswith(f"{section}.")]
+        if not found:
+            self.sought.add(f"{section}.*")
+        return found
 
     def rest(self) -> Sequence[Option]:
         """Return the options that are not read."""
