@@ -221,9 +221,7 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
 def _find_arguments(
     follower: Follower, tree: ast.Module, builders: ast.Call | None
 ) -> Iterator[tuple[str, ast.keyword]]:
-    """Yield arguments of schedulers of batch sizes, by dotted key, and those that *builders* has
-    and no part of the job takes.
-    """
+    """Yield arguments by key: those of schedulers of batch sizes, and unknown ones of *builders*."""
     known: Sequence[str] = table(TOOL)["arguments"]["of_main"]
     for call in (one for one in ast.walk(tree) if isinstance(one, ast.Call)):
         schedules = dotted_name(call.func).endswith(_SCHEDULER)
@@ -313,7 +311,7 @@ def _build_job(follower: Follower, call: ast.Call) -> Entity | UnreadValue:
 def _build_parts(
     follower: Follower, given: Mapping[str, ast.expr], common: Entity
 ) -> Iterator[tuple[str, Any]]:
-    """Yield what each function that builds a part returns, by the name of the argument."""
+    """Yield the parts of a job that functions build, by the name of the argument."""
     for key in (*_BUILDERS, _OPTIMIZER_BUILDER, _DATA_BUILDER):
         function = follower.functions.get(dotted_name(given[key])) if key in given else None
         if isinstance(function, ast.FunctionDef):
