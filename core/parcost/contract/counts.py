@@ -17,11 +17,15 @@ from parcost.contract.queries import READS, STRUCTURES
 if TYPE_CHECKING:
     from parcost.numeric import Real
 
+    _Base: TypeAlias = Sequence[float]
+else:
+    _Base = object  # the test of a class with an abstract base takes ten times as long
+
 _PLAIN: frozenset[type] = frozenset((float, int, bool))
 _KEPT = 4096  # counts
 
 
-class CountsByStructure(Sequence[float]):
+class CountsByStructure(_Base):
     """The occurrences on each virtual stage of each structure that a search evaluates at once.
 
     *each* has the counts of each structure. Items and the length are those of the first structure.
@@ -64,6 +68,16 @@ class CountsByStructure(Sequence[float]):
         return hash(self.each)
 
     @cached_property
+    def stages(self) -> Sequence[int]:
+        """The number of virtual stages of each structure."""
+        return tuple(map(len, self.each))
+
+    @cached_property
+    def is_valid(self) -> bool:
+        """Whether all counts of all structures are numbers of occurrences."""
+        return all(map(is_count, {*self.each}))
+
+    @cached_property
     def total(self) -> Real:
         """The occurrences on all virtual stages: an array over structures where they differ."""
         found: Real = join_numbers([float(sum(counts)) for counts in self.each], self.rank)
@@ -99,28 +113,33 @@ def map_counts(function: Callable[..., float], *counts: Counts) -> Sequence[Any]
     >>> map_counts(min, (1, 2), (3, 0)), map_counts(min, (1, 2), 1)
     ((1, 0), (1, 1))
     """
-    several = next((one for one in counts if isinstance(one, CountsByStructure)), None)
-    if several is not None:
-        places = range(len(several.each))
-        each = [
-            tuple(map_counts(function, *(counts_at(one, at) for one in counts))) for at in places
-        ]
-        return CountsByStructure(each, several.rank)
-    return tuple(map(function, *(repeat(n) if isinstance(n, (int, float)) else n for n in counts)))
+    several = [one for one in counts if one.__class__ is CountsByStructure]
+    columns = [repeat(one) if isinstance(one, (int, float)) else one for one in counts]
+    if not several:
+        return tuple(map(function, *columns))
+    by_structure = [
+        one.each if one.__class__ is CountsByStructure else repeat(one) for one in counts
+    ]
+    each = [tuple(map_counts(function, *row)) for row in zip(*by_structure, strict=False)]
+    return CountsByStructure(each, several[0].rank)
 
 
-def counts_by_structure(counts: Counts) -> Sequence[Sequence[float]]:
-    """Return the counts of each structure; none for one number for all virtual stages."""
+def stage_numbers(counts: Counts) -> Sequence[int]:
+    """Return the number of virtual stages of each structure that is counted; none for one number
+    for all stages.
+    """
     if isinstance(counts, CountsByStructure):
-        return counts.each
-    return () if isinstance(counts, (float, int)) else (counts,)
+        return counts.stages
+    return () if isinstance(counts, (float, int)) else (len(counts),)
 
 
 def counts_at(value: Any, place: int) -> Any:
     """Return *value* with counts of several structures replaced by those of one structure."""
     if value.__class__ is CountsByStructure:
         return value.each[place]
-    return tuple(counts_at(item, place) for item in value) if value.__class__ is tuple else value
+    if value.__class__ is tuple and not _PLAIN.issuperset(map(type, value)):
+        return tuple([counts_at(item, place) for item in value])
+    return value
 
 
 def join_numbers(numbers: Sequence[Any], rank: int) -> Any:
@@ -159,7 +178,7 @@ def is_count(count: Any) -> bool:
         return count != () and are_counts(count)
     if isinstance(count, (float, int)):
         return count.__class__ in _PLAIN and 0 <= count < inf
-    return count.__class__ is CountsByStructure and all(map(is_count, count.each))
+    return count.__class__ is CountsByStructure and count.is_valid
 
 
 @lru_cache(_KEPT)

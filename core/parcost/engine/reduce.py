@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve
 
-from parcost.contract.counts import counts_by_structure
+from parcost.contract.counts import stage_numbers
 from parcost.contract.outcome import Outcome
 from parcost.contract.pipelines import Pipeline, Times
 from parcost.contract.plugin import Fault
@@ -227,12 +227,12 @@ def term_problem(term: Work | Edge | Once | Memory, devices: int, stages: Sequen
             f"`{term.name}` has times for {len(each)} boundaries, but the pipeline has {between}"
         )
         return "" if fits else counted
-    for count, all_ in zip(counts_by_structure(term.count), stages, strict=False):
-        if len(count) != all_:
-            return (
-                f"`{term.name}` has counts for {len(count)} virtual stages, but the pipeline has "
-                f"{all_}"
-            )
+    lengths = stage_numbers(term.count)
+    if lengths and lengths != stages:
+        pairs = zip(lengths, stages, strict=False)
+        wrong = [f"{a} virtual stages, but the pipeline has {b}" for a, b in pairs if a != b]
+        if wrong:
+            return f"`{term.name}` has counts for {wrong[0]}"
     if isinstance(term, Work):
         known: Sequence[str] = PASSES
         said: Sequence[str] = (term.pass_,)

@@ -49,6 +49,9 @@ from parcost.records import record
 T = TypeVar("T")
 
 
+_WORDS: frozenset[type] = frozenset((str, float, int, bool, type(None)))  # the same at all points
+
+
 @record(eq=False, repr=False)
 class SpecStudy(Study):
     """A study that was bound from a spec: it calls plugins, and caches their answers."""
@@ -231,7 +234,8 @@ class SpecStudy(Study):
             return value[kept] if array_kind(value) and value.shape == (count,) else value
 
         def values_of(block: object) -> Mapping[str, Any]:
-            return {name: pick(value) for name, value in vars(block).items()}
+            held = vars(block).items()
+            return {name: pick(value) for name, value in held if value.__class__ not in _WORDS}
 
         blocks, made = change_values(self.blocks, values_of)
         origins = {id(made.get(key, key)): found for key, found in self.origins.items()}

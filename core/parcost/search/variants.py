@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import product
+from itertools import chain, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -95,6 +95,7 @@ class Variants:
         self._chosen: dict[int, dict[str, int]] = {}  # by id of a block, and attribute
         self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
         self._made: dict[tuple[int, ...], Any] = {}
+        self._blocks: dict[tuple[Any, ...], Any] = {}  # by class, and the choices in its blocks
         #: By id of a study: the largest number of devices, and the virtual stages by structure.
         self._cuts: dict[int, tuple[int, Sequence[int]]] = {}
         self._find_choices()
@@ -111,6 +112,7 @@ class Variants:
         self._studies.clear()
         self._cuts.clear()
         self._made.clear()
+        self._blocks.clear()
 
     def plugins(self, hook: str) -> int:
         """Return the number of plugins that implement *hook*."""
@@ -267,7 +269,7 @@ class Variants:
                     cuts = [one.pipeline for one in some]
                 finally:
                     READS.reset(token)
-                virtual = [cut.stages * cut.chunks for cut in cuts]
+                virtual = tuple(cut.stages * cut.chunks for cut in cuts)
                 self._cuts[id(study)] = max(cut.stages for cut in cuts), virtual
             complaint = term_problem(answer, *self._cuts[id(study)])
         return complaint
@@ -307,7 +309,12 @@ class Variants:
         )
 
     def _study(self, combination: Combination) -> SpecStudy:
-        chosen = {schema: self._observe(found, combination) for schema, found in self._observed}
+        chosen = {}
+        for schema, found, inside in self._observed:
+            key = (schema, *(combination[k] for k in inside))
+            if key not in self._blocks:
+                self._blocks[key] = self._observe(found, combination)
+            chosen[schema] = self._blocks[key]
         names = [choice.name for choice in self.choices]
         values: dict[str, Any] = {
             "blocks": {**self.base.blocks, **chosen},
@@ -358,10 +365,10 @@ class Variants:
             for block in self.base.all(schema):
                 if getattr(block, "label", "") == choice.label:
                     self._chosen.setdefault(id(block), {})[choice.attribute] = k
+        every = self.base.blocks.items()
+        inner = {schema: {*chain(*map(self._inner_choices, found))} for schema, found in every}
         self._observed = [
-            (schema, found)
-            for schema, found in self.base.blocks.items()
-            if any(self._inner_choices(block) for block in found)
+            (schema, found, inner[schema]) for schema, found in every if inner[schema]
         ]
 
     def _inner_choices(self, block: Any) -> tuple[int, ...]:
