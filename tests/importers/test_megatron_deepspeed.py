@@ -27,6 +27,20 @@ def test_the_engine_of_deepspeed_is_a_framework_of_its_own(flags: str, entry: st
     assert f"catalog.frameworks.{entry}" in [one.value for one in read(small(flags)).uses]
 
 
+@try_each(
+    "slots, devices",
+    [
+        ("localhost:0,1,2,3", "4"),
+        ("a:0-3@b:0,2", "6"),
+        ("localhost", None),  # all of its devices
+    ],
+)
+def test_slots_of_the_launcher_are_devices(slots: str, devices: str | None) -> None:
+    """`--include` of `deepspeed` lists the devices of each node."""
+    text = f"deepspeed --include {slots} pretrain_gpt.py --num-layers 8 --deepspeed\n"
+    assert values(read(text)).get("cluster.devices") == devices
+
+
 #: A script that writes the configuration of its engine, whose name has the number of the job.
 ENGINE = """CONFIG=./ds_config.$SLURM_JOB_ID.json
 STAGE=0

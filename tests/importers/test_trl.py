@@ -112,6 +112,7 @@ def test_a_job_whose_keys_are_in_a_recipe_is_one_of_trainer(
     assert named == ["trl"]
     done = run_command("check", "run.sh", files={"run.sh": script})
     assert "`run.yaml` has the keys of the job, but is not beside the script" in done.out
+    assert "repeat the overrides of the command with --set" in done.out
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
 def _find_arguments(
     follower: Follower, tree: ast.Module, builders: ast.Call | None
 ) -> Iterator[tuple[str, ast.keyword]]:
-    """Yield arguments by key: those of schedulers of batch sizes, and unknown ones of *builders*."""
+    """Yield arguments by key: of schedulers of batch sizes, and unknown ones of *builders*."""
     known: Sequence[str] = table(TOOL)["arguments"]["of_main"]
     for call in (one for one in ast.walk(tree) if isinstance(one, ast.Call)):
         schedules = dotted_name(call.func).endswith(_SCHEDULER)

@@ -313,7 +313,8 @@ def _add_file(command: _Command, word: ShellField) -> None:
     if text is None:
         why = command.script.find_reason(name) or "is not beside the script"
         message = f"`{word.text}` has the keys of the job, but {why}"
-        raise error_at(word, message, "import that file in place of the script")
+        help = "put it there, or evaluate it and repeat the overrides of the command with --set"
+        raise error_at(word, message, help)
     is_beside = partial is None and command.script.find_written(place) is None
     for key, entry in resolve(read_named_configuration(name, text, word)).items():
         if key in command.entries:

@@ -6,7 +6,6 @@ by their importers. Messages point at the key that names the file.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -43,7 +42,12 @@ from parcost_formats.tools.hub import ask_for_model, read_attention, read_hub_mo
 from parcost_formats.tools.json_text import JsonEntry
 from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
 from parcost_formats.tools.shell.launches import launcher_options
-from parcost_formats.tools.shell.scripts import ShellField, count_at_end, count_nodes
+from parcost_formats.tools.shell.scripts import (
+    ShellField,
+    count_at_end,
+    count_nodes,
+    count_slots,
+)
 from parcost_formats.tools.tables import table
 from parcost_formats.tools.unsupported import PROGRAM
 
@@ -745,7 +749,7 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
             found.set("cluster.devices", digits(number), "num_processes")
         return
     include = options.get("include")
-    if include is not None and not include.unread and (chosen := _devices_in(include.text)):
+    if include is not None and not include.unread and (chosen := count_slots(include.text)):
         entries["--include"] = JsonEntry(include.text, include.start, include.end)
         found.set("cluster.devices", digits(chosen), "--include")
         return
@@ -791,7 +795,7 @@ def _read_visible(
     if not stated:
         return
     key, word = next(iter(stated.items()))
-    each = _devices_in(f":{word.text}") if key in _VISIBLE else count_at_end(word)
+    each = count_slots(f":{word.text}") if key in _VISIBLE else count_at_end(word)
     if word.unread or each is None:
         return
     entries[key] = JsonEntry(word.text, word.start, word.end)
@@ -818,23 +822,6 @@ def narrow_states(found: SettingCollector, size: float, key: str) -> None:
         )
     found.set(f"{block}.optimizer", f"{master + size:g} B", key)
     found.set(f"{block}.update_traffic", f"{traffic + 2 * size:g} B", key)
-
-
-def _devices_in(text: str) -> int | None:
-    """Return the number of devices in DeepSpeed's ``--include``; None if a node lists none.
-
-    >>> _devices_in("localhost:0,1,2,3"), _devices_in("a:0-3@b:0,2"), _devices_in("localhost")
-    (4, 6, None)
-    """
-    total = 0
-    for node in text.split("@"):
-        _, _, slots = node.partition(":")
-        for slot in slots.split(","):
-            match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", slot)
-            if match is None:
-                return None
-            total += int(match[2] or match[1]) - int(match[1]) + 1
-    return total
 
 
 def _count(word: ShellField | None) -> int | None:

@@ -9,7 +9,12 @@ from math import prod
 from parcost_formats.tools.drafts import Draft, Option, digits
 from parcost_formats.tools.megatron.flags import CommandLine, variable_option
 from parcost_formats.tools.needs import NODE_SIZE, ask_for_devices, other_nodes
-from parcost_formats.tools.shell.scripts import ShellField, count_at_end, count_nodes
+from parcost_formats.tools.shell.scripts import (
+    ShellField,
+    count_at_end,
+    count_nodes,
+    count_slots,
+)
 
 _NODES = ("nnodes", "nodes", "N", "num-nodes")
 _RANKS = ("nproc-per-node", "ntasks-per-node", "gpus-per-node", "num-gpus")
@@ -69,6 +74,12 @@ def _read_launcher(draft: Draft, line: CommandLine) -> None:
         if option.name not in _ROLES and option.key.startswith("-"):
             draft.ignore(option, "of the launcher")
     if (ranks or nodes) and _multiply(draft, launcher, ranks, nodes):
+        return
+    chosen = launcher.get("include") if "deepspeed" in launcher else None
+    count = None if chosen is None or chosen.unread else count_slots(chosen.text)
+    if chosen is not None and count:
+        shown = chosen.evolve(key=f"{chosen.key} {chosen.text[:40]}")
+        draft.set("cluster.devices", digits(count), shown)
         return
     total = None if "torchrun" in launcher else _first(launcher, _TOTALS)
     if total is not None and total.text.isdecimal() and len(total.text) < 9:

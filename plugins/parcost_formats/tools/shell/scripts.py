@@ -237,6 +237,23 @@ def count_at_end(field: ShellField | None) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else None
 
 
+def count_slots(text: str) -> int | None:
+    """Return the number of devices in DeepSpeed's ``--include``; None if a node lists none.
+
+    >>> count_slots("localhost:0,1,2,3"), count_slots("a:0-3@b:0,2"), count_slots("localhost")
+    (4, 6, None)
+    """
+    total = 0
+    for node in text.split("@"):
+        _, _, slots = node.partition(":")
+        for slot in slots.split(","):
+            match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", slot)
+            if match is None:
+                return None
+            total += int(match[2] or match[1]) - int(match[1]) + 1
+    return total
+
+
 def count_nodes(scheduler: Mapping[str, ShellField]) -> int | None:
     """Return the nodes of a job, if the scheduler states one number of them."""
     field = scheduler.get("--nodes")
