@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from parcost_apps import cli
+
 from .command_specs import Run
 
 pytestmark = pytest.mark.slow
@@ -90,3 +92,21 @@ def test_python_runs_the_package_as_the_command() -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.startswith("error[missing-file]")
+
+
+class Rival:
+    """An entry point of another package."""
+
+    class dist:  # noqa: N801
+        name = "rival"
+
+
+def test_a_command_of_two_packages_is_an_error_that_names_both(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(cli.parcost.points, "eval", [Rival, *cli.parcost.points["eval"]])
+    done = run("eval", "a.par")
+    assert done.code == 3
+    assert "`parcost eval` is a command of parcost and rival: uninstall all but one" in done.err
+    assert "eval" in run("--help").out
+    assert "(from parcost and rival)" in run("--help").out

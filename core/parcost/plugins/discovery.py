@@ -176,7 +176,8 @@ class Plugins:
 
         A plugin has a fault if it raises, returns another type than the hook declares, or repeats a
         name. The fault is added to *faults*; without a list it is raised as a :class:`PluginError`.
-        Spec errors raised by a plugin pass through, with a note that names a third-party plugin.
+        Spec errors raised by a plugin pass through; one without a place in the spec has a note that
+        names the plugin.
         """
         asked = self.registry.hooks.get(hook, ())
         unique = hook in _ONE_ANSWER or hook in _ONE_NAME
@@ -193,13 +194,14 @@ class Plugins:
                     items_of, hook, function, *given, module=plugin.module, passing=SpecError
                 )
             except SpecError as error:
-                if plugin.distribution == OWN_DISTRIBUTION:
-                    raise
                 listed = error.diagnostics
                 if listed and all(isinstance(one, Diagnostic) for one in listed):
                     note = f"plugin {plugin} was asked for `{hook}`"
-                    notes = [evolve(d, notes=(*d.notes, note)) for d in error.diagnostics]
-                    raise SpecError(notes) from error
+                    pointed = [
+                        one if one.labels or one.place else evolve(one, notes=(*one.notes, note))
+                        for one in listed
+                    ]
+                    raise SpecError(pointed) from error
                 self._fault(faults, plugin, hook, "raised a SpecError without a diagnostic")
                 continue
             except CallError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from importlib.metadata import Distribution, EntryPoint, entry_points
 
@@ -22,12 +23,12 @@ class Commands(click.Group):
     """
 
     @cached_property
-    def points(self) -> dict[str, EntryPoint]:
-        """The entry points by name; if several have one name, parcost's own or else the first is
-        used.
-        """
-        found = sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p) != OURS, str(p)))
-        return {point.name: point for point in reversed(found)}
+    def points(self) -> Mapping[str, Sequence[EntryPoint]]:
+        """The entry points by name; a name that several packages use has several."""
+        found: dict[str, list[EntryPoint]] = {}
+        for point in entry_points(group=GROUP):
+            found.setdefault(point.name, []).append(point)
+        return found
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names of all commands."""
@@ -35,19 +36,22 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Return the command of that name, imported."""
-        point = self.points.get(cmd_name)
-        if point is None:
+        if cmd_name not in self.points:
             return None
+        point, *others = self.points[cmd_name]
+        came = _packages([point, *others])
+        if others:
+            message = f"`parcost {cmd_name}` is a command of {came}: uninstall all but one"
+            raise UnusableCommandError(message)
         from parcost.contract.calls import CallError, call
 
         try:
             command = call(point.load)
         except CallError as error:
-            came = _distribution(point)
             message = f"`parcost {cmd_name}` of {came} cannot be imported: {error.text}"
             raise UnusableCommandError(message) from error
         if not isinstance(command, click.Command):
-            message = f"`{point.value}` of {_distribution(point)} is not a command of click"
+            message = f"`{point.value}` of {came} is not a command of click"
             raise UnusableCommandError(message)
         return command
 
@@ -70,20 +74,20 @@ class Commands(click.Group):
         """List every command with its summary; a third party's command with its package."""
         rows = []
         for name in self.list_commands(ctx):
-            point = self.points[name]
-            if _distribution(point) == OURS:
+            if (came := _packages(self.points[name])) == OURS:
                 command = self.get_command(ctx, name)
                 if command and not command.hidden:
                     rows.append((name, command.get_short_help_str(100)))
             else:
-                rows.append((name, f"(from {_distribution(point)})"))
+                rows.append((name, f"(from {came})"))
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
 
 
-def _distribution(point: EntryPoint) -> str:
-    return _name(point.dist) if point.dist else "an unknown distribution"
+def _packages(points: Sequence[EntryPoint]) -> str:
+    names = [_name(one.dist) if one.dist else "an unknown distribution" for one in points]
+    return " and ".join(sorted(names))
 
 
 @cache  # the metadata is parsed anew for each question
