@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -63,7 +64,7 @@ def test_an_unknown_key_of_a_subject_is_a_question(
         f"error[import-question]: `{attribute}` is not known: `{strange.split()[-2 if strange[-1].isdigit() else -1]}`"
         in done.err
     )
-    assert "help: add --" in done.err or "help: choose one: --" in done.err
+    assert f"--set {attribute}=" in done.err
     assert "step" not in done.out
 
 
@@ -101,7 +102,7 @@ def test_a_key_that_resembles_one_of_the_file_is_a_warning(run_command: Run) -> 
 """
     done = run_command("import", "run.sh", files={"run.sh": text})
     assert done.code == 0, done.err
-    assert "sequence    = 2048" in done.out or "sequence     = 2048" in done.out
+    assert re.search(r"^ *sequence += 2048 ", done.out, re.MULTILINE)
     assert "unknown: doc_max_length" in done.err
     short = text.replace("--max_len 2048", "")
     assert "--set training.sequence=256" in run_command("import", "s.sh", files={"s.sh": short}).err

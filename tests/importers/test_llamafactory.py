@@ -179,7 +179,7 @@ def test_megatron_keys_of_llamafactory_are_those_of_megatron(run_command: Run) -
     (devices,) = [
         line for line in run_command("import", "run.sh").out.splitlines() if "devices" in line
     ]
-    assert "4 * 8" in devices or "32" in devices
+    assert "devices = 32 " in devices
     off = one.read(ImportFile("run.yaml", model + "tensor_model_parallel_size: 2\n"))
     assert settings(off)["layout.zero"] == "0"
 

@@ -175,14 +175,22 @@ def test_a_script_has_a_limit_of_words() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flood", ["--warp-{n} {n} ", "ARGS+=(--warp-{n} {n})\n", "((((", "$(("])
-def test_a_megabyte_of_arguments_has_an_answer(flood: str) -> None:
+@pytest.mark.parametrize(
+    ("flood", "message"),
+    [
+        ("--warp-{n} {n} ", "a script has 30,000 words at most"),
+        ("ARGS+=(--warp-{n} {n})\n", "a script has 30,000 words at most"),
+        ("((((", "`--seq-length`: a whole number of at least 1 is expected, but 64 ((((("),
+        ("$((", "references are nested too deeply"),
+    ],
+)
+def test_a_megabyte_of_arguments_is_an_error(flood: str, message: str) -> None:
     body = "".join(flood.format(n=n) for n in range(1_000_000 // (len(flood) + 4)))
     text = f"{body}python a.py {small()} ${{ARGS[@]}}\n"
     if not flood.endswith("\n"):
         text = f"{small()} {body}"
-    found = Megatron().translate("run.sh", text)
-    assert found.blocks or found.problems
+    (problem,) = Megatron().translate("run.sh", text).problems
+    assert problem.message.startswith(message)
 
 
 @pytest.mark.parametrize(

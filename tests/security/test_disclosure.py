@@ -70,7 +70,7 @@ def test_a_link_out_of_the_project_is_not_followed(run: Run, tmp_path: Path) -> 
     for arguments in (["a.par"], ["specs"], ["specs/*.par"], ["**/theirs.par"]):
         done = run("check", *arguments)
         assert done.code == 2
-        assert "link-escapes" in done.text or "import-escapes" in done.text
+        assert ("import-escapes" if arguments == ["a.par"] else "link-escapes") in done.text
         assert "hunter2" not in done.text
 
 
