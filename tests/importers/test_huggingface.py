@@ -54,7 +54,7 @@ MPT = {
     "num_key_value_heads": None, "expansion_ratio": 2, "max_seq_len": 256,
 }  # fmt: skip
 OF_MPT = {"tied": "on", "norm": "layer", "norm_weights": "1", "gated": "off"}
-OF_NEMOTRON = {"norm": "layer", "gated": "off"}
+OF_NEMOTRON = {"norm": "layer", "gated": "off", "squared_relu": "on"}
 MIXTURE = {
     "model_type": "qwen3_moe",
     "num_key_value_heads": 8,

@@ -73,6 +73,7 @@ def test_gpt_2_is_made_of_defaults(tmp_path: Path) -> None:
         ("--swiglu", {"model.ffn": "256", "model.gated": "on"}),  # 4 x 96 x 2/3
         ("--swiglu --ffn-hidden-size 100", {"model.ffn": "100"}),
         ("--squared-relu", {"model.gated": "off", "model.ffn": "384"}),
+        ("--squared-relu", {"model.squared_relu": "on"}),
         ("--group-query-attention --num-query-groups 2", {"model.kv_heads": "2"}),
         ("--group-query-attention", {"model.kv_heads": "1"}),
         ("--padded-vocab-size 512", {"model.vocabulary": "512"}),

@@ -709,3 +709,9 @@ def test_sharding_of_fsdp_that_is_off_changes_nothing() -> None:
     found = NeMo().translate("run.yaml", NEMO_1.replace("  bias: ", own))
     assert settings(found) == settings(NeMo().translate("run.yaml", NEMO_1))
     assert not found.unknown
+
+
+@try_each("activation, squares", [("squared-relu", "on"), ("gelu", None), ("fast-swiglu", None)])
+def test_a_squared_relu_is_read(activation: str, squares: str | None) -> None:
+    text = NEMO_1.replace("fast-swiglu", activation)
+    assert settings(NeMo().translate("run.yaml", text)).get("model.squared_relu") == squares

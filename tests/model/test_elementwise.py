@@ -110,6 +110,27 @@ def test_an_activation_without_gate_is_one_kernel_in_any_case(study_of: StudyOf)
         assert "activated gate" not in memory_terms(study)
 
 
+def test_a_squared_relu_in_eager_code_is_a_kernel_for_each_operator(study_of: StudyOf) -> None:
+    """A ReLU and a square; backward a copy, a product by 2, one by the gradient, and a mask."""
+    by_ffn = 2 * 4 * 4096  # bytes of a token in the width of the MLP
+    for mode, squares, forward, backward in (
+        ("eager", "on", 2 + 2, 2 + 2 + 3 + 3),
+        ("fused", "on", 2, 3),
+        ("eager", "off", 2, 3),
+    ):
+        study = study_of(
+            "gpt3_6_7b",
+            training="framework = own, model = squared",
+            extra=f"""
+            use catalog.frameworks.generic
+            framework own extends generic {{ squared_relu = {mode} }}
+            model squared extends gpt3_6_7b {{ squared_relu = {squares} }}
+            """,
+        )
+        assert stream_bytes(study)["MLP activation", "F"] == forward * by_ffn
+        assert stream_bytes(study)["MLP activation", "B"] == backward * by_ffn
+
+
 @pytest.mark.parametrize(
     ("rotary", "kernels"),
     [

@@ -23,6 +23,7 @@ LEARNED = {**EXPERTS, "extra": {"router_force_balance": False}}
 TITAN = {"source": "pytorch/torchtitan", "year": 2026}
 TRAINER = {"source": "HF Trainer", "year": 2026}
 BRIDGE = {"source": "NVIDIA-NeMo/Megatron-Bridge", "year": 2026}
+NEMO_1 = {"source": "NVIDIA/NeMo docs", "year": 2024}
 SHARDED = {**BRIDGE, "parallel__sequence_parallel": True}
 MODERN = {"source": "Megatron-LM", "year": 2025}
 
@@ -69,6 +70,8 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({}, "model.biases", "on"),
     (GATED, "model.biases", None),
     ({"model__activation": "squared-relu"}, "model.biases", None),
+    ({"model__activation": "squared-relu"}, "model.squared_relu", "on"),
+    ({}, "model.squared_relu", None),
     ({**GATED, "model__name": "GPT-OSS 20B"}, "model.biases", "on"),
     ({}, "model.positions", "2048"),
     ({"model__pos_emb": 0}, "model.positions", None),
@@ -182,6 +185,8 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({}, "training.dropout", "on"),
     (GATED, "training.dropout", None),
     (BRIDGE, "training.dropout", None),
+    ({**NEMO_1, "model__name": "GPT3-20B"}, "training.dropout", "on"),
+    ({**NEMO_1, "model__name": "Nemotron-3-8B"}, "training.dropout", None),
     ({**BRIDGE, **GATED}, "training.loss", "gradient"),
     (BRIDGE, "training.loss", None),
     ({**BRIDGE, **GATED, **EXPERTS}, "training.loss", None),
@@ -710,6 +715,13 @@ def test_the_release_from_which_a_framework_is_another(row: Make) -> None:
     for said, framework in (("NeMo 24.09", "nemo_2024_09"), ("NeMo 24.05", "nemo_2024")):
         one = row(**{**BRIDGE, "year": 2024, "extra": {"framework": said}})
         assert profile_of(one).framework == framework, said
+    # DGX Cloud's recipe of GPT-3 runs the scripts of NeMo 1 in a container of 2025.
+    recent = {**BRIDGE, "year": 2025, "extra": {"framework": "NeMo 25.02"}}
+    for place, framework in (
+        ("nemo_megatron/README_175b.md", "nemo_2024_09"),
+        ("llama3.1/README.md", "nemo"),
+    ):
+        assert profile_of(row(**recent, source_locator=place)).framework == framework, place
 
 
 def test_a_layout_that_contradicts_the_row_cannot_be_modelled(row: Make) -> None:

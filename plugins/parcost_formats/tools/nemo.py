@@ -367,6 +367,8 @@ class _NeMoReader:
             value = None if key is None else found.word(key, self._table["model"][words])
             if key is not None and value is not None:
                 found.set(f"{block}.{'gated' if name == 'activation' else 'norm'}", value, key)
+            if name == "activation" and key is not None and found.value(key) == "squared-relu":
+                found.set(f"{block}.squared_relu", "on", key)
         self._positions(block)
         self._exchange()
         self._dropout()

@@ -55,7 +55,8 @@ def _model(job: Job, same: dict[str, str]) -> dict[str, Any]:
     if not model.kv_lora:
         for name in ("qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"):
             values.pop(name, None)
-    values["activation"] = "fast-swiglu" if model.gated else "gelu"
+    plain = "squared-relu" if model.squared_relu else "gelu"
+    values["activation"] = "fast-swiglu" if model.gated else plain
     norms = {"rms": "rmsnorm", "layer": "layernorm"}
     values["normalization"] = norms[model.norm]
     values["bias"] = bool(model.biases)

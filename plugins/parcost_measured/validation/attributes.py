@@ -164,6 +164,10 @@ def _biases(facts: Facts) -> Value:
     return Assumption("on", "linear layers have biases: the MLP is not gated")
 
 
+def _activation(facts: Facts) -> Value:
+    return "on" if facts.row.model.activation == "squared-relu" else None
+
+
 def _ffn(facts: Facts) -> Value:
     m = facts.row.model
     return (
@@ -408,9 +412,10 @@ def _cuda_graphs(facts: Facts) -> Value:
 
 
 def _dropout(facts: Facts) -> Value:
-    if not facts.profile.dropout or facts.is_gated:
+    profile = facts.profile
+    if facts.is_gated or not re.search(profile.dropout, facts.row.model.name, re.IGNORECASE):
         return None
-    return Assumption("on", f"dropout, the default of {facts.profile.title}")
+    return Assumption("on", f"dropout, the default of {profile.title}")
 
 
 def _gradients(facts: Facts) -> Value:
@@ -714,6 +719,7 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("model", "tied", lambda f: _on(f.row.model.tied)),
     StudyAttribute("model", "norm", _norm),
     StudyAttribute("model", "biases", _biases),
+    StudyAttribute("model", "squared_relu", _activation),
     StudyAttribute("model", "positions", _positions),
     StudyAttribute("model", "alibi", _on_for(r"bloom", "BLOOM has ALiBi")),
     StudyAttribute("model", "embedding_norm", _on_for(r"bloom", "BLOOM norms its embedding")),

@@ -34,8 +34,9 @@ class Profile:
     fp32 master copy. With *short_messages*, FSDP reduces gradients in the type of the GEMMs. It
     keeps them in this type until the last micro-batch. With *writes_scores*, attention is not
     fused; without *sequence_parallel*, every tensor-parallel rank repeats the norms.
-    *splits_products* is a pattern for models whose recipes run GEMMs and tensor-parallel
-    collectives in chunks. Its benchmarks set *gradient_check*.
+    *dropout* is a pattern for models without a gated MLP that are trained with dropout.
+    *splits_products* is one for models whose recipes run GEMMs and tensor-parallel collectives in
+    chunks. Its benchmarks set *gradient_check*.
     """
 
     framework: str
@@ -45,7 +46,7 @@ class Profile:
     latest: int | None = None
     deals: bool = False
     vocabulary_multiple: int = 1
-    dropout: bool = False
+    dropout: str = "(?!)"
     sharded_master: bool = False
     short_messages: bool = False
     splits_products: str = "(?!)"
@@ -95,10 +96,13 @@ def profile_of(row: RunRow) -> Profile:
 def _of_release(profile: Profile, row: RunRow) -> Profile:
     """Return *profile* for the release that *row* ran; containers are named by year and month.
 
-    From 24.09 on, attention uses cuDNN. From 26.06 on, MoE recipes in MXFP8 on Blackwell run a
-    fused grouped MLP. In MLPerf it runs from round 6.0 on (May 2026):
+    From 24.09 on, attention uses cuDNN. DGX Cloud's recipe of GPT-3, nemo_megatron, runs the
+    scripts of NeMo 1 in containers of 2025, too. From 26.06 on, MoE recipes in MXFP8 on Blackwell
+    run a fused grouped MLP. In MLPerf it runs from round 6.0 on (May 2026):
     NVTE_CUTEDSL_FUSED_GROUPED_MLP = 1.
     """
+    if profile.framework == "nemo" and "nemo_megatron/" in row.source_locator:
+        profile = next(one for one in PROFILES if one.framework == "nemo_2024")
     if profile.framework == "nemo_2024" and _is_from(row, "framework", (24, 9)):
         return evolve(profile, framework="nemo_2024_09")
     if profile.framework != "nemo" or not (

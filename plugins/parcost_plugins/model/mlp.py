@@ -12,7 +12,9 @@ from parcost_plugins.physics.elementwise import (
     APART,
     GATED,
     PLAIN,
+    SQUARED_RELU,
     SUMMED,
+    Passes,
     elementwise,
     traffic_stream,
 )
@@ -95,6 +97,12 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     )
 
 
+def _activation(rank: Rank) -> Passes:
+    if rank.model.gated:
+        return GATED[rank.fusion.activation]
+    return SQUARED_RELU[rank.fusion.squared_relu] if rank.model.squared_relu else PLAIN
+
+
 @hookimpl
 def operators(study: Study) -> Iterator[Gemm | Stream]:
     """Return the GEMMs and the activation between them."""
@@ -120,10 +128,9 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     )
     products = ups if rank.fusion.separate_projections else 1
     yield from input_casts(rank, _up_name(rank), products, span.rerun_none(not made))
-    activation = GATED[rank.fusion.activation] if rank.model.gated else PLAIN
     yield from elementwise(
         "MLP activation",
-        activation,
+        _activation(rank),
         tokens * rank.ffn,
         rank.element,
         span.rerun_all(rank.recompute.activation),

@@ -71,8 +71,14 @@ GATED: Mapping[str, Passes] = {
 }
 #: Those that keep the activated gate, which the product behind it read.
 APART = ("eager", "halves")
-#: Of one without a gate, which is one kernel in any case.
+#: Of one without a gate, which is one kernel unless it is a squared ReLU.
 PLAIN = Passes(Traffic(1, 2), Traffic(1, 3))
+#: Operator by operator: a ReLU and its square; backward, the derivative of the square copies its
+#: input, to the power of 1, then times 2, then times the gradient, which that of the ReLU masks.
+SQUARED_RELU: Mapping[str, Passes] = {
+    "fused": PLAIN,
+    "eager": Passes(Traffic(2, 4), Traffic(4, 10)),
+}
 
 #: Of the gate, up and routing weight of an expert's tokens, which change in number: compiled for
 #: any number. Behind it a sum over each token is the gradient of its routing weight.
@@ -168,6 +174,7 @@ class Fusion(NamedTuple):
 
     norm: str
     activation: str
+    squared_relu: str
     rotary: str
     dropout: str
     softmax: str
@@ -187,6 +194,7 @@ class Fusion(NamedTuple):
             found = cls(
                 norm="compiled",
                 activation="compiled",
+                squared_relu="fused",
                 rotary="compiled",
                 dropout="fused",
                 softmax="fused",

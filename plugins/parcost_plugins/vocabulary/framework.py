@@ -315,6 +315,12 @@ class Framework:
             "and product apart, of tensors of their own or of halves of one"
         ),
     )
+    squared_relu: str = word(
+        "fused",
+        "eager",
+        default="fused",
+        doc="squared ReLU of a dense MLP without a gate: one kernel, or one for each operator",
+    )
     rotary: str = word(
         "fused",
         "compiled",

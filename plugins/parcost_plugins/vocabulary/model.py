@@ -90,6 +90,9 @@ class Model:
         default=False, doc="only the output projection of attention has a bias"
     )
     mlp_biases: bool = switch(default=False, doc="only the projections of a dense MLP have a bias")
+    squared_relu: bool = switch(
+        default=False, doc="the activation of an MLP without a gate is the square of a ReLU"
+    )
     activation_parameters: int = integer(
         default=0,
         minimum=0,

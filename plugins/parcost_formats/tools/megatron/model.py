@@ -68,6 +68,7 @@ def _mlp(options: ToolOptions, hidden: int | None) -> None:
         options.set("model.gated", "on", variant)
     elif plain is not None:
         options.set("model.gated", "off", plain)
+        options.set("model.squared_relu", "on", plain)
     else:
         options.default("swiglu", "model.gated", "off", "GELU")
     if options.copy("ffn_hidden_size", "model.ffn") is None and hidden is not None:

@@ -126,6 +126,8 @@ def _model(job: Job, same: dict[str, str]) -> Flags:
     flags["ffn_hidden_size"] = [str(whole(model.ffn))]
     if model.gated:
         flags["swiglu"] = []
+    elif model.squared_relu:
+        flags["squared_relu"] = []
     if model.kv_lora:
         flags["multi_latent_attention"] = []
         for name, path in _TABLE["numbers"]["latent"].items():
