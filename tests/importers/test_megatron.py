@@ -84,6 +84,7 @@ def test_gpt_2_is_made_of_defaults(tmp_path: Path) -> None:
         ("--window-size 127,0 --window-attn-skip-freq [1,0]*1", {"model.full_every": "2"}),
         ("--num-experts 4 --moe-layer-freq 2", {"model.moe_every": "2", "model.top_k": "2"}),
         ("--num-experts 4 --moe-layer-freq [0]+[1]*1", {"model.dense_first": "1"}),
+        ("--num-experts 4 --moe-layer-freq \"'[0]+[1]*1'\"", {"model.dense_first": "1"}),
         ("--num-experts 0", {}),
         ("--tensor-model-parallel-size 2 --num-experts 4", {"layout.etp": "2"}),
         ("--use-tp-pp-dp-mapping", {"layout.order": '"tp-cp-pp-dp"'}),
@@ -746,3 +747,14 @@ def test_the_stage_of_zero_without_its_engine_is_a_question() -> None:
     assert question.answers == ("--set layout.zero=0", "--set layout.zero=3")
     found = read(small("--bf16 --deepspeed --zero-stage 3"))
     assert not [one for one in found.questions if one.attribute == "layout.zero"]
+
+
+def test_options_of_torchrun_in_a_file_of_arguments_are_of_the_launcher(run_command: Run) -> None:
+    """A part of a script has no command; four nodes of eight devices are 32."""
+    text = "TORCH=(--nnodes 4 --nproc_per_node 8 --rdzv-id 1)\nARGS=(--num-layers 8 --bf16)\n"
+    found = translate(Megatron(), "part.sh", text)
+    assert values(found)["cluster.devices"] == "32"
+    assert not found.unknown
+    done = run_command("eval", "part.sh", files={"part.sh": text.replace("8 --rdzv", "$N --rdzv")})
+    assert "perhaps misspelled" not in done.out + done.err
+    assert "`--nproc_per_node $N`" in done.out + done.err

@@ -15,6 +15,10 @@ from parcost_formats.tools.unread_tools import UnreadTools
 from ..rows import mark_most, try_each
 
 FILES = {
+    "ArcticTraining": (
+        "type: sft\nmicro_batch_size: 1\ndeepspeed:\n  zero_optimization: {stage: 3}\n"
+        "model:\n  name_or_path: a/b\ndata:\n  sources: [c]\n"
+    ),
     "ROLL": "a:\n  training_args: {b: 1}\n  strategy_args:\n    strategy_name: megatron_train\n",
     "PaddleNLP": '{"model_name_or_path": "m", "tensor_parallel_degree": 2, "sharding": "stage1"}',
     "picotron": '{"distributed": {"pp_engine": "1f1b"}, "training": {"seq_length": 128}}',
@@ -69,10 +73,6 @@ SCRIPTS = {
         "run.py",
         "import transformers\nimport easydel as ed\nargs = ed.TrainingArguments(total_batch_size=24)\n",
     ),
-    "Trainer or TRL (Python)": (
-        "run.py",
-        "from transformers import TrainingArguments, Trainer\nargs = TrainingArguments(bf16=True)\n",
-    ),
     "the command line of NeMo 2": ("run.sh", "nemo llm train model=llama3_8b -y\n"),
     "EasyLM": ("run.sh", "python -m EasyLM.models.llama.llama_train --dtype='fp32'\n"),
     "llama-recipes": ("run.sbatch", "torchrun finetuning.py --enable_fsdp --pure_bf16\n"),
@@ -107,6 +107,17 @@ def test_a_file_of_a_tool_without_a_reader_names_the_tool(tool: str) -> None:
     (problem,) = UnreadTools().translate(name, text).problems
     assert f"a configuration of {tool}, which parcost does not import" in problem.message
     assert "parcost eval config.json --use catalog.devices" in problem.help
+
+
+def test_arguments_without_a_trainer_name_what_is_missing() -> None:
+    """Jobs of `Trainer` in Python are read; this file has only a part of one."""
+    text = (
+        "from transformers import TrainingArguments, Trainer\nargs = TrainingArguments(bf16=True)\n"
+    )
+    assert UnreadTools().recognizes("run.py", text)
+    (problem,) = UnreadTools().translate("run.py", text).problems
+    assert "has arguments of Trainer or TRL (Python), but no trainer" in problem.message
+    assert "name the file that makes the trainer" in problem.help
 
 
 MANIFESTS = {

@@ -137,10 +137,9 @@ class UnreadTools(Importer):
                 "the configuration that this command names: `parcost eval run.sh --use "
                 "catalog.devices.h100_sxm --set cluster.devices=N`"
             )
+        rejected = f"is a configuration of {tool['title']}, which parcost does not import"
         problem = ImportProblem(
-            message=(
-                f"`{name}` is a configuration of {tool['title']}, which parcost does not import"
-            ),
+            message=f"`{name}` {tool.get('message', rejected)}",
             start=start,
             end=start + 1,
             help=help,

@@ -29,9 +29,12 @@ _ROLES = {*_NODES, *_RANKS}
 def read_devices(draft: Draft, line: CommandLine) -> None:
     """Set the device count of the cluster, if the file states it; ask if it is not constant."""
     _read_launcher(draft, line)
+    ranks, nodes = _first(line.launcher, _RANKS), _first(line.launcher, _NODES)
     if draft.has("cluster.devices"):
+        for one in (ranks, nodes):
+            if one is not None and one.unread:
+                draft.leave(one, one.unread)
         return
-    nodes = _first(line.launcher, _NODES)
     count = _count_nodes(line, nodes)
     unread = next(_unknown_counts(line, nodes), None)
     if unread is not None:
@@ -147,8 +150,8 @@ def _multiply(
     stated = [option for option in (ranks, nodes) if option is not None]
     for option in stated:
         if option.unread or not option.text.isdecimal() or len(option.text) > 8:
-            why = option.unread or f"{option.text[:20] or 'nothing'} is not a number of devices"
-            draft.leave(option, why)
+            if not option.unread:  # otherwise it is asked for
+                draft.leave(option, f"{option.text[:20] or 'nothing'} is not a number of devices")
             return False
     if ranks is None and "torchrun" not in launcher:
         return False

@@ -30,6 +30,9 @@ _Namer: TypeAlias = "Callable[[str], str]"
 _CLOSE = 20  # number of unknown flags with a suggestion
 NO_FLAG = "a value without a flag"
 _VARIABLES_OF_SWIFT = {"NPROC_PER_NODE": "nproc-per-node", "NNODES": "nnodes"}
+# Options of `torchrun` that a file of arguments may have.
+_OF_TORCHRUN = ("nnodes", "nproc_per_node", "node_rank", "master_addr", "master_port")
+_OF_TORCHRUN += ("rdzv_id", "rdzv_backend", "rdzv_endpoint", "rdzv_conf")
 _LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "mpiexec", "deepspeed"}
 
 
@@ -60,7 +63,7 @@ def command_line(file: ImportFile) -> CommandLine:
         ShellTextError: The text is neither a script nor a list of arguments.
     """
     if _is_list(file.text):
-        return _read(read_arguments(file.text), ())
+        return _without_command(_read(read_arguments(file.text), ()))
     script = read_script_file(file)
     calls = [call for call in script.commands if _is_launch(call)]
     if not calls:  # a file of variables, for another one to use
@@ -68,6 +71,7 @@ def command_line(file: ImportFile) -> CommandLine:
         line = _read(_stored_flags(script, names), (), ordered=False)
         partial = not _OF_TRAINING.intersection(line.options)
         conditional = _conditional(script.conditional)
+        line = _without_command(line)
         return line._replace(script=script, conditional=conditional, partial=partial)
     words = open_words(calls[0].words)
     swift = _is_swift(words)
@@ -101,6 +105,14 @@ def command_line(file: ImportFile) -> CommandLine:
         entry=_entry(words),
         swift=swift,
     )
+
+
+def _without_command(line: CommandLine) -> CommandLine:
+    """Return a line in which options of `torchrun` are those of the launcher."""
+    launcher = {name: one for name, one in line.options.items() if name in _OF_TORCHRUN}
+    options = {name: one for name, one in line.options.items() if name not in launcher}
+    moved = {name.replace("_", "-"): one for name, one in launcher.items()}
+    return line._replace(options=options, launcher={**line.launcher, **moved})
 
 
 def _stored_flags(script: Script, names: Iterable[str]) -> Sequence[ShellField]:

@@ -26,16 +26,19 @@ class Period(NamedTuple):
 
 
 def pattern(text: str) -> Sequence[int]:
-    """Return the integers of a Python list expression.
+    """Return the integers of a Python list expression, which may be in quotes.
 
-    >>> pattern("([0]*2+[1])*2")
-    [0, 0, 1, 0, 0, 1]
+    >>> pattern("([0]*2+[1])*2"), pattern("'[1]*2'")
+    ([0, 0, 1, 0, 0, 1], [1, 1])
 
     Raises:
         LayerListError: The text is something else.
     """
+    plain = text.strip()
+    if len(plain) > 1 and plain[0] == plain[-1] and plain[0] in "'\"":
+        plain = plain[1:-1]  # a second shell takes them away: `ray job submit`
     try:
-        (statement,) = PythonText(text.strip()).tree.body
+        (statement,) = PythonText(plain).tree.body
         is_list = not any(isinstance(node, ast.Tuple) for node in ast.walk(statement))
         found = static_value(statement.value, {}) if isinstance(statement, ast.Expr) else None
     except (PythonTextError, UnreadError, ValueError):
