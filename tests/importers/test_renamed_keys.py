@@ -381,6 +381,22 @@ def test_a_misspelled_key_that_changes_a_part_of_a_recipe_asks(run_command: Run)
     assert "training.framework" in [one.attribute for one in found.questions]
 
 
+def test_a_misspelled_key_that_takes_a_value_away_asks(run_command: Run) -> None:
+    """Without rotary embeddings the model has learned positions; another size is no answer."""
+    job = (
+        "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 512 --bf16"
+        " --num-attention-heads 8 --seq-length 512 --max-position-embeddings 512"
+        " --micro-batch-size 1 --global-batch-size 8 --use-rotary-posiiton-embeddings\n"
+    )
+    given = ["--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"]
+    given += ["--set", "model.vocabulary=512"]
+    done = run_command("check", "run.sh", *given, files={"run.sh": job})
+    assert "`model.positions` is not known" in done.out
+    assert "add --set model.positions=512\n" in done.out
+    given += ["--set", "model.positions=512"]
+    assert run_command("check", "run.sh", *given, files={"run.sh": job}).code == 0
+
+
 def test_a_misspelled_section_asks_for_its_values() -> None:
     """`model` of LLM Foundry may have any key; LoRA was full fine-tuning, with a warning."""
     text = (

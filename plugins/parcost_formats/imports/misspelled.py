@@ -67,7 +67,7 @@ def with_corrections(
                 usual = usual or _find_default_key(key.name, name, now, then) * (not found)
                 lost = sorted(now.keys() - then.keys())
                 if not found and lost and here not in places:
-                    found = [_removal(importer, key, name, lost[0])]
+                    found = [_removal(importer, key, name, lost[0], now[lost[0]][0])]
         if not found and not usual:
             continue
         named = {one.attribute for one in found}
@@ -319,13 +319,22 @@ def _questions(
         )
 
 
-def _removal(importer: Importer, key: ImportedKey, name: str, path: str) -> ImportQuestion:
+def _removal(
+    importer: Importer, key: ImportedKey, name: str, path: str, value: str
+) -> ImportQuestion:
     """Return the question for the setting at *path*, which disappears if a key is renamed to
-    *name*.
+    *name*; its *value* now is an answer.
     """
+    kind = path.partition(".")[0]
+    attribute, answer = path, f"--set {_quote(f'{path}={value}')}"
+    if kind == "catalog":
+        attribute, answer = path.rpartition(".")[2].removesuffix("s"), f"--use {value}"
+    elif kind in _RECIPES:
+        attribute, answer = kind, ""
     return ImportQuestion(
-        attribute=path.rpartition(".")[0] or path,
+        attribute=attribute,
         reason=f"`{key.name}` is not a key of {importer.title}; `{name}` was probably meant",
+        answers=(answer,) if answer else (),
         start=key.start,
         end=key.end,
     )
