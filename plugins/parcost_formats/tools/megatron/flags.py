@@ -31,8 +31,10 @@ _CLOSE = 20  # number of unknown flags with a suggestion
 NO_FLAG = "a value without a flag"
 _VARIABLES_OF_SWIFT = {"NPROC_PER_NODE": "nproc-per-node", "NNODES": "nnodes"}
 # Options of `torchrun` that a file of arguments may have.
-_OF_TORCHRUN = ("nnodes", "nproc_per_node", "node_rank", "master_addr", "master_port")
-_OF_TORCHRUN += ("rdzv_id", "rdzv_backend", "rdzv_endpoint", "rdzv_conf")
+_OF_TORCHRUN = (
+    *("nnodes", "nproc_per_node", "node_rank", "master_addr", "master_port"),
+    *("rdzv_id", "rdzv_backend", "rdzv_endpoint", "rdzv_conf"),
+)
 _LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "mpiexec", "deepspeed"}
 
 
