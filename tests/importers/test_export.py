@@ -368,7 +368,7 @@ def test_what_a_writer_leaves_out_is_listed(tmp_path: Path, run_command: Run) ->
         "    return [A(), B()]\n"
     )
     done = run_command("export", "a_tool", "job.par", "--plugin", str(plugin), job=SPEC)
-    assert "layout.tp = 4, and 1 there" in done.err.replace("\n", " ")
+    assert "layout.tp = 4 (there: 1)" in done.err.replace("\n", " ")
     done = run_command("export", "b_tool", "job.par", "--plugin", str(plugin), job=SPEC)
     assert done.code == 3
     assert "`write` returned" in done.err
@@ -394,7 +394,7 @@ def settings_writers():
 @pytest.mark.parametrize(
     ("flags", "change", "message"),
     [
-        ("", ("tp = 4", "tp = 4"), "`layout.tp` is 4, but settings of a tool give 1"),
+        ("", ("tp = 4", "tp = 4"), "`layout.tp` is 4, but a tool uses 1"),
         ("--tensor-model-parallel-size 4 --sequence-parallel", ("tp = 4", "tp = 4"), ""),
         ("", ("tp = 4", "tp = 1"), ""),  # where sequence parallelism has no effect
         ("", ("tp = 4", "tp = 1"), "`schedule.stages` is [20, 12]"),
