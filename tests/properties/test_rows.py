@@ -22,6 +22,7 @@ from parcost import (
     stage_counts,
     sum_counts,
 )
+from parcost.binding.binder import Binder
 from parcost.contract.queries import READS, STRUCTURES, Reads
 from parcost.contract.schema import block_type
 from parcost.plugins.discovery import load
@@ -168,3 +169,17 @@ def test_counts_that_fail_are_a_fault_of_their_plugin(row: Callable[..., Any]) -
     axes = {"layout.pp": [2, 4], "layout.zero": [0, 1]}
     found = search(space(scenario, axes, list(axes)), SearchRequest(budget_seconds=1e9))
     assert sum(FAILURES[row] in fault for fault in found.faults) == 1
+
+
+def test_a_sweep_is_bound_once_for_each_number_of_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[Binder] = []
+    bind = Binder.bind
+    monkeypatch.setattr(Binder, "bind", lambda self: (bound.append(self), bind(self))[1])
+    text = SPEC.replace("tp = 2, pp = 2", "tp = [1, 2, 4, 8], pp = [1, 2, 4]")
+    text = text.replace("schedule { kind = interleaved, chunks = 2 }", "")
+    (scenario,) = parcost.load_text(text)
+    results = scenario.evaluate().results
+    run = sum(len(result.study.axes[0][1]) for result in results)
+    assert run >= 3
+    assert run + sum(len(result.infeasible) for result in results) == 12
+    assert len(bound) == 1 + 3  # to see the axes, and for each number of stages
