@@ -386,7 +386,8 @@ class Scenario:
     ) -> tuple[SpecStudy, Mapping[int, Any]]:
         """Return *study* at some of its points, and the index of each axis there."""
         some = {k: i if isinstance(i, int) else i[kept] for k, i in points.items()}
-        return evolve(study.at_points(kept), replace=self._replacer(some)).fresh(), some
+        part, replace = study.at_points(kept).fresh(), self._replacer(some)
+        return evolve(part, replace=replace, left_out=set()), some
 
     def _result_of_part(
         self,
