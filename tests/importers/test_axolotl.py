@@ -144,3 +144,15 @@ def test_the_mesh_of_axolotl_has_the_devices() -> None:
 @pytest.mark.parametrize("line", ["adapter:\n", "adapter: {}\n", "load_in_4bit: false\n"])
 def test_a_key_without_a_value_requests_nothing(line: str) -> None:
     assert "layout.zero" in settings(read("axolotl", "bf16: true\n", f"bf16: true\n{line}"))
+
+
+@pytest.mark.parametrize("key", ["sequence_length", "context_length", "field_length"])
+def test_a_key_of_datasets_does_not_set_the_length_of_a_job(run_command: Run, key: str) -> None:
+    """Below `datasets` they are known; as keys of the file they were ignored without a word."""
+    text = f"base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 2\nbf16: true\n{key}: 4096\n"
+    done = run_command("check", "job.yml", files={"job.yml": text})
+    assert f"`{key}`" in done.out + done.err
+    inside = text.replace(f"{key}: 4096", f"datasets:\n  - path: a/b\n    {key}: 4096")
+    inside += "sequence_len: 4096\n"
+    done = run_command("check", "job.yml", files={"job.yml": inside})
+    assert key not in done.out + done.err

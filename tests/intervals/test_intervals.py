@@ -290,7 +290,7 @@ def test_a_plugin_may_say_how_far_its_figure_is_off() -> None:
             (interval_of("mfu", low="none"), "low = 'none'"),
             (interval_of("mfu", high=float("nan")), "high = nan"),
             (interval_of("mfu", coverage=3.0), "coverage = 3.0"),
-            ("mfu", "returned str where Figure or Interval is expected"),
+            ("mfu", "returned str where Figure or Interval or MissingFigure is expected"),
         ]
     ),
 )
