@@ -34,7 +34,7 @@ def test_check_of_a_good_spec_says_nothing_on_stdout(run: Run) -> None:
     assert (done.code, done.out, done.err) == (
         0,
         "",
-        "1 study checked, no errors; `parcost eval` checks memory too\n",
+        "1 study checked, no errors; `parcost eval` also checks that the job is complete and fits in memory\n",
     )
 
 

@@ -65,7 +65,9 @@ def command(
     count = sum(map(is_error, found.values()))
     studies = f"{files} {'study' if files == 1 else 'studies'}"
     errors = f"{count or 'no'} {'error' if count == 1 else 'errors'}"
-    more = "" if count else "; `parcost eval` checks memory too"
+    more = (
+        "" if count else "; `parcost eval` also checks that the job is complete and fits in memory"
+    )
     write_message(f"{studies} checked, {errors}{more}")
     if format_ == "text":
         _write_hints(found.values(), switched_off.suppressions)

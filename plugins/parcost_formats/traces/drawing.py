@@ -48,7 +48,7 @@ def device_items(trace: StepTrace, width: int) -> Iterator[Item]:
     end = max(device[-1].end for device in devices)
     chunks = f", {cut.chunks} chunks each" if cut.chunks > 1 else ""
     yield Line(
-        f"{cut.schedule} on {cut.stages} device{'s' * (cut.stages > 1)}{chunks}, "
+        f"{cut.schedule} on {cut.stages} pipeline device{'s' * (cut.stages > 1)}{chunks}, "
         f"{cut.micro_batches:g} micro-batch{'es' * (cut.micro_batches != 1)}: {quantity(end, 's')}"
         "; optimizer step and gradient reduction not shown"
     )

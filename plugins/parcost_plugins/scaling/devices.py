@@ -10,11 +10,11 @@ from parcost_plugins.vocabulary import EquivalentDevices, Targets
 
 
 def figures(job: EquivalentDevices, targets: Targets) -> Iterator[Figure]:
-    """Yield the equivalent devices at full efficiency, and the devices lost."""
+    """Yield the equivalent devices without overhead, and the devices lost."""
     sheet = Sheet(block_name(job), N=job.devices, e=job.efficiency)
     yield sheet(
         "devices",
-        "equivalent devices at full efficiency",
+        "equivalent devices without overhead",
         "",
         "N e",
         note=rating(job.efficiency, targets),

@@ -136,15 +136,15 @@ def _machine(study: Study) -> Iterator[Figure]:
 
 
 def _group(group: Group) -> Iterator[Figure]:
-    """Yield the slowest link of a group; the note names it."""
+    """Yield the bandwidth of a ring over a group; the note names its slowest level."""
     flat = group.flat
     sheet = Sheet(B=(flat.explain_bandwidth(), "B/s"), P=group.ranks)
     yield sheet(
         f"{group.name}_bandwidth",
-        f"slowest link of {group.name}",
+        f"bandwidth of a ring of {group.name}",
         "GB/s",
         "B, of a ring over all ranks",
-        note=f"over `{flat.name}`, one direction",
+        note=f"slowest level: `{flat.name}`; all ports, one direction",
     )
     yield sheet(f"{group.name}_ranks", f"ranks of {group.name}", "", "P")
     outer = {f"g{i}": members for i, members in enumerate(group.shape[1:], 1)}

@@ -120,7 +120,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
         if (needed := wanted.get(at.name)) is not None:
             yield Figure(
                 name=f"needed_bandwidth.{at.name}",
-                title=f"bandwidth of {at.name} that suffices",
+                title=f"lowest bandwidth of {at.name} within the slack",
                 value=Formula(
                     text="lowest B for a step time within the slack of infinite B",
                     inputs={"slack": study[Targets].slack},

@@ -109,7 +109,7 @@ def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
         note="share of the step without idle time and exposed communication",
     )
     sheet.symbols["efficiency"] = sheet.symbols["scaling_efficiency"]
-    yield sheet("equivalent_devices", "equivalent devices at full efficiency", "", "N efficiency")
+    yield sheet("equivalent_devices", "equivalent devices without overhead", "", "N efficiency")
     yield sheet("lost_devices", "devices lost to overhead", "", "N (1 - efficiency)")
 
 

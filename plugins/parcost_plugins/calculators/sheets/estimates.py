@@ -88,7 +88,7 @@ def _shares(sheet: Sheet) -> Iterator[Figure]:
 def _rates(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
     sheet.symbols["D"] = e.devices
     yield sheet("samples_per_second", "samples per second", "", "ratio(batch, T)")
-    yield sheet("equivalent_devices", "equivalent devices at full efficiency", "", "D efficiency")
+    yield sheet("equivalent_devices", "equivalent devices without overhead", "", "D efficiency")
     yield sheet("lost_devices", "devices lost to overhead", "", "D (1 - efficiency)")
 
 
