@@ -114,10 +114,14 @@ def test_values_of_the_trainer_are_left_open() -> None:
 
 @pytest.mark.parametrize(
     ("batch", "micro", "accumulation", "devices"),
-    [(128, 2, 4, 16), (None, 2, 4, 16), (128, None, 4, 16), (128, 2, None, 16)],
+    [(128, 2, 4, 16), (None, 2, 4, 16), ("auto", 2, 4, 16), (128, None, 4, 16), (128, 2, None, 16)],
 )
 def test_two_of_three_sizes_of_a_batch_give_the_third(
-    batch: int | None, micro: int | None, accumulation: int | None, devices: int, tmp_path: Any
+    batch: int | str | None,
+    micro: int | None,
+    accumulation: int | None,
+    devices: int,
+    tmp_path: Any,
 ) -> None:
     """128 sequences are 2 of each micro-batch, 4 micro-batches and 16 replicas."""
     sizes = {

@@ -60,8 +60,12 @@ class DeepSpeedKeys:
         found = self._settings
         names = ("train_batch_size", "train_micro_batch_size_per_gpu")
         batch, micro, accumulation = map(self.key, (*names, "gradient_accumulation_steps"))
-        is_open = [found.is_auto(key) for key in (batch, micro, accumulation)]
         whole, each, steps = found.whole(batch), found.whole(micro), found.whole(accumulation)
+        keys = [batch, micro, accumulation]
+        if each is not None and steps is not None and found.value(batch) == AUTO:
+            found.ignore(batch, "the trainer multiplies the other two by the replicas")
+            keys.remove(batch)
+        is_open = [found.is_auto(key) for key in keys]
         if whole is not None:
             found.set("training.global_batch", f"{digits(whole)} sequences", batch)
         if each is not None:
