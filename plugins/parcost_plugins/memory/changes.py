@@ -170,8 +170,8 @@ def _closest(base: Fix, tried: Sequence[Fix]) -> Section:
     if least.memory_bytes >= base.memory_bytes:
         return Section(title=title, columns=("change",), rows=[("take more devices",)], lead=1)
     notes = ["use more devices, or devices with more memory"]
-    title = f"{title}; the closest:"
-    return Section(title=title, columns=_COLUMNS, rows=[_row(base, least)], notes=notes, lead=1)
+    columns = ("closest change", *_COLUMNS[1:])
+    return Section(title=title, columns=columns, rows=[_row(base, least)], notes=notes, lead=1)
 
 
 def _changes(study: Study) -> Iterator[Mapping[str, Any]]:
