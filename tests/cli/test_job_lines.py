@@ -68,7 +68,7 @@ def test_experts_offload_and_parts_that_are_recomputed_are_shown(run_command: Ru
     assert found["layout"] == (
         "64 h100_sxm: PP 2, DP 32, EP 8, ZeRO 1, schedule interleaved with 2 chunks"
     )
-    assert found["training"].endswith("recompute none (norms), 50 % of optimizer on the host")
+    assert found["training"].endswith("recompute norms, 50 % of optimizer on the host")
 
 
 @pytest.mark.slow

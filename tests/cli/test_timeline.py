@@ -85,8 +85,8 @@ def test_every_schedule_of_a_sweep_is_drawn(
 ) -> None:
     assert main(["timeline", spec(tmp_path, "kind = [gpipe, one_f_one_b]")]) == 0
     printed = capsys.readouterr().out
-    assert "gpipe on 4 devices" in printed
-    assert "one_f_one_b on 4 devices" in printed
+    assert "gpipe on 4 pipeline devices" in printed
+    assert "one_f_one_b on 4 pipeline devices" in printed
 
 
 def test_a_sweep_in_arrays_has_no_timeline(
@@ -159,7 +159,7 @@ def test_devices_of_a_deep_pipeline_are_drawn_in_groups(
         first = next(i for i, sign in enumerate(drawn) if sign != ".") * end / columns
         assert group * each - end / columns <= first
         assert len(drawn) * end / columns <= end - 2 * group * each + end / columns
-    assert f"leaves {stages - len(lines)} of {stages} devices out" in out
+    assert f"leaves {stages - len(lines)} of {stages} devices and" in out
     assert out.count(" %") == len(lines)
 
 
@@ -174,7 +174,7 @@ def test_a_pipeline_block_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture
     path.write_text(text, encoding="utf-8")
     assert main(["timeline", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "one_f_one_b on 4 devices, 4 micro-batches: 21 s" in out  # (p - 1 + m) (F + B)
+    assert "one_f_one_b on 4 pipeline devices, 4 micro-batches: 21 s" in out  # (p - 1 + m) (F + B)
     assert main(["timeline", str(path), "--format", "json"]) == 0
     (drawn,) = json.loads(capsys.readouterr().out)["studies"]
     assert drawn["pipeline"] == "q"
