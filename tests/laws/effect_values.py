@@ -26,6 +26,7 @@ _DELTA = (
 )
 
 #: Heads that are not a multiple of 16 bytes, in products of their own.
+_SQUARED = "model small { gated = off, squared_relu = on }"
 _ODD_HEADS = "kernels { attention = unfused }\nmodel small { head_dim = 108 }"
 
 #: What a framework's host issues, and what one compiles that may.
@@ -443,6 +444,11 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         _ODD_HEADS,
         _ODD_HEADS.replace("unfused", "unfused, misaligned_heads = vector"),
     ),
+    "model.squared_relu": (
+        "dense",
+        f"{_FRAMEWORK.format('squared_relu = eager')}{_SQUARED.replace('on', 'off')}",
+        f"{_FRAMEWORK.format('squared_relu = eager')}{_SQUARED}",
+    ),
     "schedule.messages": (
         "dense",
         "layout { pp = 2, sequence_parallel = off }",
@@ -620,6 +626,12 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
                 "issue = 1 us",
                 "issue = 1 us, misaligned_heads = vector",
                 _ODD_HEADS,
+            ),
+            "squared_relu": (
+                "dense",
+                "",
+                "squared_relu = eager",
+                _SQUARED,
             ),
             "messages": (
                 "dense",
